@@ -10,30 +10,40 @@ RT_HD inline T smaller(T a, T b) { return a < b ? a : b; }
 template <class T>
 RT_HD inline T greater(T a, T b) { return a > b ? a : b; }
 
-// PIL's resampling of 8-bit images along one axis. Pixel i of `to` is a weighted sum of pixels [first, end) of `from`.
-// The weights form a triangle around its centre, with the width of the larger of an input and an output pixel. PIL's
-// weights are f64, rounded to 2^-kTapBits; this integer computation gives the same. Distances are in units of 1 / (2
-// to).
+// An axis that is scaled from `from` units to `to` pixels. An input pixel is `by` units wide, and the first one begins
+// `before` units before what is scaled. Usually each is a unit; those of an image that was decoded to a half are two,
+// so that its edges need not lie between pixels (Pillow's box).
+struct ScaledAxis {
+  int64_t from, to, by = 1, before = 0;
+  RT_HD int64_t pixels() const { return (before + from + by - 1) / by; }
+  RT_HD bool same() const { return from == to && by == 1; }
+};
+
+// PIL's resampling of 8-bit images along one axis. Pixel i of the output is a weighted sum of pixels [first, end) of
+// the input. The weights form a triangle around its centre, with the width of the larger of an input and an output
+// pixel. PIL's weights are f64, rounded to 2^-kTapBits; this integer computation gives the same. Distances are in units
+// of 1 / (2 to).
 inline constexpr int kTapBits = 22;
 struct Taps {
   int64_t first, end, sum;
 };
-RT_HD inline int64_t most_taps(int64_t from, int64_t to) { return (2 * greater(from, to) + to - 1) / to; }
-RT_HD inline int64_t tap(int64_t from, int64_t to, int64_t i, int64_t x) {
-  const int64_t distance = 2 * to * x + to - (2 * i + 1) * from;
-  return 2 * greater(from, to) - (distance < 0 ? -distance : distance);
+RT_HD inline int64_t reach(const ScaledAxis& a) { return 2 * greater(a.from, a.to * a.by); }
+RT_HD inline int64_t most_taps(const ScaledAxis& a) { return (reach(a) + a.to * a.by - 1) / (a.to * a.by); }
+RT_HD inline int64_t tap(const ScaledAxis& a, int64_t i, int64_t x) {
+  const int64_t distance = a.to * ((2 * x + 1) * a.by - 2 * a.before) - (2 * i + 1) * a.from;
+  return reach(a) - (distance < 0 ? -distance : distance);
 }
-RT_HD inline Taps taps_of(int64_t from, int64_t to, int64_t i) {
-  const int64_t centre = (2 * i + 1) * from - to, reach = 2 * greater(from, to);
+RT_HD inline Taps taps_of(const ScaledAxis& a, int64_t i) {
+  const int64_t pixel = 2 * a.to * a.by, centre = (2 * i + 1) * a.from + 2 * a.to * a.before - a.to * a.by;
   Taps t;
-  t.first = centre < reach ? 0 : (centre - reach) / (2 * to) + 1;
-  t.end = smaller((centre + reach + 2 * to - 1) / (2 * to), from);
+  t.first = centre < reach(a) ? 0 : (centre - reach(a)) / pixel + 1;
+  t.end = smaller((centre + reach(a) + pixel - 1) / pixel, a.pixels());
   t.sum = 0;
-  for (int64_t x = t.first; x < t.end; ++x) t.sum += tap(from, to, i, x);
+  for (int64_t x = t.first; x < t.end; ++x) t.sum += tap(a, i, x);
   return t;
 }
-RT_HD inline int32_t weight(const Taps& t, int64_t from, int64_t to, int64_t i, int64_t x) {
-  return int32_t(((tap(from, to, i, x) << (kTapBits + 1)) + t.sum) / (2 * t.sum));
+RT_HD inline int32_t weight(const Taps& t, const ScaledAxis& a, int64_t i, int64_t x) {
+  return int32_t(((tap(a, i, x) << (kTapBits + 1)) + t.sum) / (2 * t.sum));
 }
 
 // Rounds a sum in units of 2^-kTapBits.

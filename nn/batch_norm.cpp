@@ -13,14 +13,14 @@ ConvNorm BatchNorm::after(const Tensor& convolution) {
 
 BatchNormOptions BatchNorm::options() const {
   return {.training = training() && !frozen_,
-          .momentum = options_.momentum,
+          .momentum = averaged_ < 0 ? options_.momentum : 1 / double(averaged_ + 1),
           .eps = options_.eps,
-          .parts = group_ ? 1 : parts_};
+          .parts = group_ || averaged_ >= 0 ? 1 : parts_};
 }
 
 Tensor BatchNorm::forward(const Tensor& x, Activation f, const Tensor& residual) {
   const auto [none, w, b, running] = after({});
-  if (group_) return comm::sync_batch_norm(*group_, x, w, b, running, options(), f, residual);
+  if (group_ && averaged_ < 0) return comm::sync_batch_norm(*group_, x, w, b, running, options(), f, residual);
   return batch_norm(x, w, b, running, options(), f, residual);
 }
 
@@ -54,6 +54,27 @@ int synchronize_batch_norm(Module& module, comm::ProcessGroup* group) {
 
 int split_batch_norm(Module& module, int64_t parts) {
   return for_each_batch_norm(module, [parts](BatchNorm& layer) { layer.split(parts); });
+}
+
+std::vector<Tensor*> running_statistics(Module& module) {
+  std::vector<Tensor*> out;
+  for_each_batch_norm(module, [&out](BatchNorm& layer) {
+    for (Tensor* t : {&layer.running_.mean, &layer.running_.var, &layer.running_.batches}) out.push_back(t);
+  });
+  return out;
+}
+
+BatchStatistics::BatchStatistics(Module& module) : module_(module), mode_(module, false) {
+  for_each_batch_norm(module, [](BatchNorm& layer) { layer.train(true); });
+}
+
+BatchStatistics::~BatchStatistics() {
+  for_each_batch_norm(module_, [](BatchNorm& layer) { layer.average(-1); });
+}
+
+void BatchStatistics::begin_batch() {
+  for_each_batch_norm(module_, [this](BatchNorm& layer) { layer.average(batches_); });
+  ++batches_;
 }
 
 }  // namespace ringtape::nn

@@ -1,6 +1,6 @@
 #pragma once
 #include "autograd/create.h"
-#include "nn/module.h"
+#include "nn/mode_guard.h"
 
 namespace ringtape::comm {
 class ProcessGroup;
@@ -35,7 +35,7 @@ class BatchNorm : public Module {
   }
   // Whether forward() normalises by the statistics of its whole batch alone; then an op that convolves and normalises
   // takes after(weight of the convolution) and options().
-  bool by_own_batch() const { return training() && !frozen_ && !group_ && parts_ == 1; }
+  bool by_own_batch() const { return training() && !frozen_ && (averaged_ >= 0 || (!group_ && parts_ == 1)); }
   ConvNorm after(const Tensor& convolution);
   BatchNormOptions options() const;
   void visit(Visitor& v) override {
@@ -57,19 +57,41 @@ class BatchNorm : public Module {
   // that mean in evaluation. In training forward() throws ShapeError for a batch that cannot be divided. A synchronised
   // layer is not split.
   void split(int64_t parts);
+  // In training the running statistics become the mean of those of `batches` batches so far and the next one, which
+  // this rank has alone and in one part, whatever synchronize() and split() say; -1 (at first): they move by momentum.
+  void average(int64_t batches) { averaged_ = batches; }
 
   Tensor weight, bias;
 
  private:
+  friend std::vector<Tensor*> running_statistics(Module& module);
   RunningStatistics running_;
   Options options_;
   comm::ProcessGroup* group_ = nullptr;
-  int64_t parts_ = 1;
+  int64_t parts_ = 1, averaged_ = -1;
   bool frozen_ = false;
 };
 
 // The same for every BatchNorm in `module`, including itself; returns their number.
 int synchronize_batch_norm(Module& module, comm::ProcessGroup* group);
 int split_batch_norm(Module& module, int64_t parts);
+std::vector<Tensor*> running_statistics(Module& module);  // mean, variance and number of batches of each of them
+
+// While it lives, `module` evaluates, but each BatchNorm normalises by its batch, and its running statistics become the
+// mean of those of the batches, as by PyTorch's update_bn; layers that see none keep theirs, and the number of batches
+// goes on. Call begin_batch() before each. Then the module has its mode again.
+class BatchStatistics {
+ public:
+  explicit BatchStatistics(Module& module);
+  ~BatchStatistics();
+  BatchStatistics(const BatchStatistics&) = delete;
+  BatchStatistics& operator=(const BatchStatistics&) = delete;
+  void begin_batch();
+
+ private:
+  Module& module_;
+  ModeGuard mode_;
+  int64_t batches_ = 0;
+};
 
 }  // namespace ringtape::nn

@@ -34,7 +34,7 @@ struct Workspace {
 template <class F>
 void crop(Workspace& w, const uint8_t* image, const ViewFrame& f, const RandomView& v, F&& use) {
   w.resampler.begin(image + (v.top * f.width + v.left) * f.channels, f.width * f.channels, f.channels,
-                    {v.height, f.out_height, 0, f.out_height}, {v.width, f.out_width, 0, f.out_width});
+                    {{v.height, f.out_height}, 0, f.out_height}, {{v.width, f.out_width}, 0, f.out_width});
   for (int64_t row = 0; row < f.out_height; ++row) {
     w.resampler.row(row, w.line.data());
     use(row, w.line.data());

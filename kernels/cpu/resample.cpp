@@ -11,8 +11,8 @@ void resample(View y, View x, Scaling scaling) {
   Resampler once;
   const bool usual = x.dims[0] <= kUsual && x.dims[1] <= kUsual && y.dims[0] <= kUsual && y.dims[1] <= kUsual;
   Resampler& resampler = usual ? kept : once;
-  resampler.begin(x.as<uint8_t>(), x.strides[0], x.dims[2], {x.dims[0], scaling.height, scaling.top, y.dims[0]},
-                  {x.dims[1], scaling.width, scaling.left, y.dims[1]});
+  resampler.begin(x.as<uint8_t>(), x.strides[0], x.dims[2], {scaling.rows, scaling.top, y.dims[0]},
+                  {scaling.columns, scaling.left, y.dims[1]});
   for (int64_t row = 0; row < y.dims[0]; ++row) resampler.row(row, y.as<uint8_t>() + row * y.dims[1] * y.dims[2]);
 }
 

@@ -11,9 +11,10 @@ RT_ISA_BEGIN
 
 namespace {
 
-// Output pixels [begin, begin + count) of an axis that is scaled from `from` pixels to `to`.
+// Output pixels [begin, begin + count) of an axis.
 struct AxisPart {
-  int64_t from, to, begin, count;
+  ScaledAxis axis;
+  int64_t begin, count;
 };
 
 // The weights of an axis: output pixel i has weights[i * count ..], for input pixels from first[i] on.
@@ -25,15 +26,15 @@ struct ResampledAxis {
   std::vector<int16_t> split;
 
   void prepare(const AxisPart& a, bool rgb) {
-    count = std::min(most_taps(a.from, a.to), a.from);
+    count = std::min(most_taps(a.axis), a.axis.pixels());
     first.resize(size_t(a.count));
     weights.assign(size_t(a.count * count), 0);
     for (int64_t i = 0; i < a.count; ++i) {
-      const Taps t = taps_of(a.from, a.to, a.begin + i);
-      const int64_t at = std::min(t.first, a.from - count);
+      const Taps t = taps_of(a.axis, a.begin + i);
+      const int64_t at = std::min(t.first, a.axis.pixels() - count);
       first[size_t(i)] = at;
       for (int64_t x = t.first; x < t.end; ++x)
-        weights[size_t(i * count + x - at)] = weight(t, a.from, a.to, a.begin + i, x);
+        weights[size_t(i * count + x - at)] = weight(t, a.axis, a.begin + i, x);
     }
     pairs = rgb && count <= kMostSplit ? (count + 1) / 2 : 0;
     if (pairs > 0) prepare_split(a.count);
@@ -181,8 +182,8 @@ class Resampler {
   // that keeps its length keeps its pixels: each has the weight 1.
   void begin(const uint8_t* x, int64_t stride, int64_t channels, const AxisPart& rows, const AxisPart& columns) {
     x_ = x, stride_ = stride, channels_ = channels, width_ = columns.count;
-    end_ = x + (rows.from - 1) * stride + columns.from * channels;
-    same_rows_ = rows.from == rows.to, same_columns_ = columns.from == columns.to;
+    end_ = x + (rows.axis.pixels() - 1) * stride + columns.axis.pixels() * channels;
+    same_rows_ = rows.axis.same(), same_columns_ = columns.axis.same();
     top_ = rows.begin, left_ = columns.begin;
     if (!same_rows_) rows_.prepare(rows, false);
     if (!same_columns_) columns_.prepare(columns, channels == 3);

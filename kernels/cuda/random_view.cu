@@ -59,10 +59,10 @@ __device__ Shared divided(unsigned char* bytes, const Frame& f) {
 
 __device__ void prepare(const Axis& a, int64_t from, int to) {
   for (int i = int(threadIdx.x); i < to; i += kThreads) {
-    const Taps t = taps_of(from, to, i);
+    const Taps t = taps_of({from, to}, i);
     a.first[i] = int32_t(t.first);
     a.count[i] = int32_t(t.end - t.first);
-    for (int64_t x = t.first; x < t.end; ++x) a.weights[i * a.stride + int(x - t.first)] = weight(t, from, to, i, x);
+    for (int64_t x = t.first; x < t.end; ++x) a.weights[i * a.stride + int(x - t.first)] = weight(t, {from, to}, i, x);
   }
 }
 
@@ -197,8 +197,8 @@ void random_view_as(const View& y, const View& images, const View& index, const 
   constexpr int kWide = 16 / sizeof(T);
   const auto side = [](int64_t n) { return int(n); };
   Frame f{side(images.dims[1]), side(images.dims[2]), side(images.dims[3]), side(y.dims[1]), side(y.dims[2]), 0, 0};
-  f.column_taps = int(most_taps(f.width, f.out_width));
-  f.row_taps = int(most_taps(f.height, f.out_height));
+  f.column_taps = int(most_taps({f.width, f.out_width}));
+  f.row_taps = int(most_taps({f.height, f.out_height}));
   const int64_t batch = y.dims[0];
   const size_t bytes = shared_bytes(f), most = size_t(properties(y.device.index).shared_bytes_per_block) - kStaticBytes;
   const bool in_shared = bytes <= most;

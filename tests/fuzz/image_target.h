@@ -13,25 +13,23 @@ inline void drive_image(std::string_view input) {
   read_or_refuse([&] {
     const ImageSize size = read_image_size(file.path());
     require(size.height > 0 && size.width > 0);
-    for (const int64_t least : {2 * kSide, INT64_MAX}) {
-      const Image image = read_image(file.path(), least);
-      require(int64_t(image.rgb.size()) == image.size.height * image.size.width * 3 &&
-              image.size.height <= size.height);
-      const Image small = resized_and_cropped(image, kSide);
-      require(small.size == ImageSize{kSide, kSide});
-    }
+    const Image image = read_image(file.path());
+    require(int64_t(image.rgb.size()) == image.size.height * image.size.width * 3 && image.size == size);
+    require(resized_and_cropped(image, kSide).size == ImageSize{kSide, kSide});
+    require(read_image_as(file.path(), {kSide, kSide}).size == ImageSize{kSide, kSide});
   });
   read_or_refuse([&] {
     const std::string content(input);
     const Image whole = decode_image(content, "whole");
     const auto [height, width] = whole.size;
+    require(EncodedImage(content, "turned", true).decode().rgb.size() == whole.rgb.size());
     EncodedImage image(content, "part");
     const ImagePart part{height / 3, width / 4, (height + 1) / 2, (width + 1) / 2};
     std::vector<uint8_t> got(3 * kSide * kSide), want(got);
     const ImageCrop crop{part, {kSide, kSide}, got.data()};
     if (part.height >= 4 * kSide && part.width >= 4 * kSide) return;  // of a reduced image
     image.crop({&crop, 1});
-    resize_part(whole, part, crop.size, want.data());
+    resize_part(whole, {part, crop.size, want.data()});
     require(got == want);
   });
 }

@@ -45,9 +45,9 @@ Image resized_rows(const Image& x, int64_t width) {
   for (int64_t r = 0; r < y.height; ++r)
     for (int64_t k = 0; k < width; ++k)
       for (int64_t c = 0; c < y.channels; ++c) {
-        const Taps t = taps_of(x.width, width, k);
+        const Taps t = taps_of({x.width, width}, k);
         int32_t sum = 0;
-        for (int64_t i = t.first; i < t.end; ++i) sum += weight(t, x.width, width, k, i) * x.at(r, i, c);
+        for (int64_t i = t.first; i < t.end; ++i) sum += weight(t, {x.width, width}, k, i) * x.at(r, i, c);
         y.at(r, k, c) = resampled(sum);
       }
   return y;
@@ -229,10 +229,10 @@ TEST(RandomView, WeightsArePils) {
         };
         double sum = 0;
         for (int64_t x = 0; x < from; ++x) sum += triangle(x);
-        const Taps t = taps_of(from, to, i);
-        ASSERT_LE(t.end - t.first, most_taps(from, to));
+        const Taps t = taps_of({from, to}, i);
+        ASSERT_LE(t.end - t.first, most_taps({from, to}));
         for (int64_t x = 0; x < from; ++x) {
-          const int32_t got = x >= t.first && x < t.end ? weight(t, from, to, i, x) : 0;
+          const int32_t got = x >= t.first && x < t.end ? weight(t, {from, to}, i, x) : 0;
           ASSERT_EQ(got, int32_t(0.5 + triangle(x) / sum * (1 << kTapBits)))
               << from << " to " << to << ", pixel " << i << " from " << x;
         }

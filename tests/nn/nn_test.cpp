@@ -85,5 +85,30 @@ TEST(Dropout, KeepsTheExpectationAndIsOffInEvaluation) {
   EXPECT_NE(test::message_of<UsageError>([] { Dropout(1.5); }).find("1.5"), std::string::npos);
 }
 
+// As torch.optim.swa_utils.update_bn: the mean over batches of each batch's mean and unbiased variance.
+TEST(BatchNorm, StatisticsOfBatchesAreTheirMean) {
+  manual_seed(1);
+  Sequential model;
+  model.add<BatchNorm>(2).add<Dropout>(0.5);
+  split_batch_norm(model, 3);
+  const Tensor x = randn({3, 8, 2});
+  for (int i = 0; i < 5; ++i) (void)model(x);
+  const uint64_t drawn = default_generator().state().counter;
+  {
+    const NoGrad no_grad;
+    BatchStatistics statistics(model);
+    for (int i = 0; i < 3; ++i) {
+      statistics.begin_batch();
+      (void)model(reshape(slice(x, 0, i, i + 1), {8, 2}));
+    }
+  }
+  EXPECT_EQ(default_generator().state().counter, drawn) << "Dropout evaluates";
+  EXPECT_TRUE(model.training());
+  const RunningStatistics& running = dynamic_cast<const BatchNorm&>(model[0]).running();
+  test::expect_close(running.mean, mean(x, {0, 1}), 1e-6, 1e-6, "mean");
+  const Tensor from_mean = x - mean(x, {1}, true);
+  test::expect_close(running.var, sum(from_mean * from_mean, {0, 1}) / (3 * 7.0), 1e-6, 1e-6, "variance");
+}
+
 }  // namespace
 }  // namespace ringtape::nn

@@ -13,7 +13,7 @@ namespace ringtape::test {
 struct JpegOptions {
   J_COLOR_SPACE from = JCS_RGB;
   bool progressive = false;
-  bool adobe = true;  // CMYK: with Adobe's marker, and inverted as Adobe does
+  bool adobe = true;  // CMYK: with Adobe's marker; readers take the values as inverted in any case
   int quality = 100;
   int across = 1, down = 1;  // pixels that share a colour: 2, 2 is 4:2:0
 };

@@ -1,6 +1,8 @@
 // Parts of images straight from encoded files: the same bytes as of the whole image.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "kernels/random_view_pixels.h"
@@ -8,6 +10,7 @@
 #include "tests/support/jpeg.h"
 #include "tests/support/support.h"
 #include "train/data/image_file.h"
+#include "train/data/image_reader.h"
 
 namespace ringtape {
 namespace {
@@ -30,7 +33,7 @@ Image cropped(EncodedImage& image, const ImagePart& part, ImageSize size) {
 }
 Image resized_part(const Image& image, const ImagePart& part, ImageSize size) {
   Image out{size, std::vector<uint8_t>(size_t(3 * size.height * size.width))};
-  resize_part(image, part, size, out.rgb.data());
+  resize_part(image, {part, size, out.rgb.data()});
   return out;
 }
 
@@ -42,27 +45,35 @@ ImagePart any_part(std::mt19937& draw, ImageSize size) {
   return part;
 }
 
-// One axis after the other, columns first, by the definition.
-Image plainly_resized(const Image& image, const ImagePart& part, ImageSize size) {
-  Image narrow{{part.height, size.width}, {}}, out{size, {}};
-  for (int64_t y = 0; y < part.height; ++y)
+// One axis after the other, columns first, by the definition. A pixel stands for by x by.
+Image plainly_resized(const Image& image, const ImagePart& part, ImageSize size, int64_t by = 1) {
+  const ScaledAxis rows{part.height, size.height, by, part.top % by},
+      columns{part.width, size.width, by, part.left % by};
+  Image narrow{{rows.pixels(), size.width}, {}}, out{size, {}};
+  for (int64_t y = 0; y < rows.pixels(); ++y)
     for (int64_t i = 0; i < size.width; ++i)
       for (int64_t c = 0; c < 3; ++c) {
-        const Taps t = taps_of(part.width, size.width, i);
+        const Taps t = taps_of(columns, i);
         int32_t sum = 0;
         for (int64_t x = t.first; x < t.end; ++x)
-          sum += weight(t, part.width, size.width, i, x) *
-                 image.rgb[size_t(3 * ((part.top + y) * image.size.width + part.left + x) + c)];
+          sum += weight(t, columns, i, x) *
+                 image.rgb[size_t(3 * ((part.top / by + y) * image.size.width + part.left / by + x) + c)];
         narrow.rgb.push_back(resampled(sum));
       }
   for (int64_t i = 0; i < size.height; ++i)
     for (int64_t at = 0; at < 3 * size.width; ++at) {
-      const Taps t = taps_of(part.height, size.height, i);
+      const Taps t = taps_of(rows, i);
       int32_t sum = 0;
       for (int64_t y = t.first; y < t.end; ++y)
-        sum += weight(t, part.height, size.height, i, y) * narrow.rgb[size_t(3 * y * size.width + at)];
+        sum += weight(t, rows, i, y) * narrow.rgb[size_t(3 * y * size.width + at)];
       out.rgb.push_back(resampled(sum));
     }
+  return out;
+}
+
+Image decoded(const std::string& file, ImageSize size, int64_t by) {
+  Image out;
+  open_jpeg(file, "reduced")->read({0, 0, (size.height + by - 1) / by, (size.width + by - 1) / by}, by, out);
   return out;
 }
 
@@ -118,6 +129,32 @@ TEST(ImageCrop, APartOfAJpegIsThatOfTheWhole) {
     }
 }
 
+// Of pixels that stand for several, the weights are the integral numbers next to a triangle's (Pillow's box).
+TEST(ImageCrop, EdgesMayLieWithinPixels) {
+  for (const int64_t by : {2, 4, 8})
+    for (int64_t before = 0; before < by; ++before)
+      for (int64_t from = 1; from <= 70; ++from)
+        for (const int64_t to : {1, 3, 8, 40}) {
+          const ScaledAxis axis{from, to, by, before};
+          const double scale = double(from) / double(by * to), reach = std::max(scale, 1.0);
+          for (int64_t i = 0; i < to; ++i) {
+            const double centre = double(before) / double(by) + (double(i) + 0.5) * scale;
+            const auto triangle = [&](int64_t x) {
+              return std::max(0.0, 1 - std::abs((double(x) + 0.5 - centre) / reach));
+            };
+            double sum = 0;
+            for (int64_t x = 0; x < axis.pixels(); ++x) sum += triangle(x);
+            const Taps t = taps_of(axis, i);
+            ASSERT_LE(t.end - t.first, most_taps(axis));
+            for (int64_t x = 0; x < axis.pixels(); ++x) {
+              const int32_t got = x >= t.first && x < t.end ? weight(t, axis, i, x) : 0;
+              ASSERT_NEAR(got, triangle(x) / sum * (1 << kTapBits), 0.5 + 1e-6)
+                  << from << " to " << to << " by " << by << ", pixel " << i << " from " << x;
+            }
+          }
+        }
+}
+
 // Large parts are taken from a reduced image, with the same rule for each however many are asked for.
 TEST(ImageCrop, LargePartsAreTakenFromAReducedImage) {
   std::mt19937 draw(3);
@@ -127,8 +164,8 @@ TEST(ImageCrop, LargePartsAreTakenFromAReducedImage) {
     const int width = 203, height = 170;
     const std::string file = test::jpeg_file(width, height, noisy(width, height, channels), kind.options);
     EncodedImage image(file, "part");
-    const Image by[] = {decode_image(file, "1"), decode_image(file, "2", height / 2),
-                        decode_image(file, "4", height / 4), decode_image(file, "8", height / 8)};
+    const Image by[] = {decoded(file, image.size(), 1), decoded(file, image.size(), 2), decoded(file, image.size(), 4),
+                        decoded(file, image.size(), 8)};
     ASSERT_EQ(by[3].size, (ImageSize{22, 26}));
     std::vector<ImageCrop> crops;
     std::vector<Image> want;
@@ -137,11 +174,7 @@ TEST(ImageCrop, LargePartsAreTakenFromAReducedImage) {
       const ImageSize size{3, 4};
       int64_t k = 0;
       while (k < 3 && part.height >= (4 << k) * size.height && part.width >= (4 << k) * size.width) ++k;
-      const auto at = [&](int64_t x, int64_t most) { return std::min((x + (1 << k) / 2) >> k, most); };
-      ImagePart there{at(part.top, by[k].size.height), at(part.left, by[k].size.width), 0, 0};
-      there.height = at(part.top + part.height, by[k].size.height) - there.top;
-      there.width = at(part.left + part.width, by[k].size.width) - there.left;
-      want.push_back(resized_part(by[k], there, size));
+      want.push_back(plainly_resized(by[k], part, size, int64_t{1} << k));
       ASSERT_EQ(cropped(image, part, size).rgb, want.back().rgb) << k;
       crops.push_back({part, size, nullptr});
     }
@@ -149,6 +182,58 @@ TEST(ImageCrop, LargePartsAreTakenFromAReducedImage) {
     for (size_t i = 0; i < crops.size(); ++i) got[i].rgb.resize(36), crops[i].to = got[i].rgb.data();
     image.crop(crops);
     for (size_t i = 0; i < crops.size(); ++i) EXPECT_EQ(got[i].rgb, want[i].rgb) << i;
+  }
+}
+
+// Sums of two functions, of rows and of columns, each with details of all sizes (1/f).
+std::vector<uint8_t> landscape(int width, int height) {
+  std::mt19937 draw(7);
+  const auto profile = [&](int length) {
+    std::vector<double> sums(size_t(length), 64);
+    for (int grain = 256; grain >= 2; grain /= 2) {
+      std::vector<double> knots;
+      for (int i = 0; i <= length / grain + 1; ++i) knots.push_back(double(draw() % 32) - 15.5);
+      for (int i = 0; i < length; ++i)
+        sums[size_t(i)] += std::lerp(knots[size_t(i / grain)], knots[size_t(i / grain + 1)], double(i % grain) / grain);
+    }
+    std::vector<uint8_t> out;
+    for (const double sum : sums) out.push_back(uint8_t(std::clamp(sum, 0.0, 127.0)));
+    return out;
+  };
+  std::vector<uint8_t> columns(size_t(3 * width)), out(size_t(3 * width) * size_t(height));
+  for (int c = 0; c < 3; ++c) {
+    const std::vector<uint8_t> colour = profile(width);
+    for (int x = 0; x < width; ++x) columns[size_t(3 * x + c)] = colour[size_t(x)];
+  }
+  uint8_t* to = out.data();
+  for (const uint8_t row : profile(height))
+    for (const uint8_t column : columns) *to++ = uint8_t(row + column);
+  return out;
+}
+
+// Of a JPEG that is decoded smaller, lengths and edges are those of the original.
+TEST(ImageCrop, AReducedJpegKeepsItsGeometry) {
+  constexpr std::pair<int, int> kSizes[] = {
+      {500, 375},   {375, 500},   {500, 333},   {333, 500},   {513, 513},   {1023, 769}, {769, 1023},
+      {640, 480},   {480, 640},   {1024, 768},  {800, 600},   {1280, 720},  {1280, 853}, {1600, 1067},
+      {1920, 1080}, {2048, 1365}, {2048, 1536}, {4000, 2250}, {3000, 2000}, {512, 512},  {300, 400},
+      {427, 640},   {641, 427},   {1000, 667},  {259, 194},   {2592, 1944}};
+  for (const auto& [width, height] : kSizes) {
+    const std::string file =
+        test::jpeg_file(width, height, landscape(width, height), {.quality = 90, .across = 2, .down = 2});
+    const Image whole = decode_image(file, "whole");
+    for (const int64_t side : {32, 48, 64, 224}) {
+      if (side > std::min(width, height)) continue;
+      SCOPED_TRACE(concat(width, " x ", height, " to ", side));
+      const Image want = resized_and_cropped(whole, side), got = decode_image_as(file, "reduced", {side, side});
+      double sum = 0;
+      for (size_t i = 0; i < want.rgb.size(); ++i) {
+        const int apart = std::abs(want.rgb[i] - got.rgb[i]);
+        ASSERT_LE(apart, 10) << "byte " << i;
+        sum += apart;
+      }
+      EXPECT_LE(sum, 1.5 * double(want.rgb.size()));
+    }
   }
 }
 

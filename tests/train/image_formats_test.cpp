@@ -179,9 +179,13 @@ TEST(ImageFormats, TiffIsReadInEveryLayout) {
       tiff(four, {.samples = 4, .photometric = PHOTOMETRIC_SEPARATED}),
       rgb([&](int i, int c) { return (255 - four[size_t(4 * i + c)]) * (255 - four[size_t(4 * i + 3)]) / 255.0; }), 1);
   expect_read(tiff(colours, {.compression = COMPRESSION_JPEG}), colours, 60);
-  std::vector<uint8_t> wide;  // of 16 bits, in this machine's order
-  for (const uint8_t byte : colours) wide.push_back(byte), wide.push_back(byte);
-  expect_read(tiff(wide, {.bits = 16}), colours);
+  const auto wide = [](const std::vector<uint8_t>& bytes) {  // of 16 bits, in this machine's order
+    std::vector<uint8_t> out;
+    for (const uint8_t byte : bytes) out.push_back(255), out.push_back(byte);
+    return out;
+  };
+  expect_read(tiff(wide(colours), {.bits = 16}), colours);
+  expect_read(tiff(wide(grey), {.samples = 1, .bits = 16, .photometric = PHOTOMETRIC_MINISBLACK}), grey_rgb);
   std::vector<uint8_t> bits(size_t(kHeight) * 3);
   for (size_t i = 0; i < bits.size(); ++i) bits[i] = uint8_t(i * 37);
   for (const int compression : {COMPRESSION_NONE, COMPRESSION_CCITTFAX4})
@@ -213,6 +217,11 @@ TEST(ImageFormats, ATiffIsTurnedAsItSays) {
 TEST(ImageFormats, TiffOfOtherKindsIsRefused) {
   EXPECT_MENTIONS(refused(tiff(picture(3), {.photometric = PHOTOMETRIC_CIELAB})), "photometric interpretation 8");
   EXPECT_MENTIONS(refused(tiff(picture(12), {.samples = 3, .bits = 32})), "3 samples of 32 bits");
+  for (const int bands : {3, 4, 13})
+    EXPECT_MENTIONS(refused(tiff(picture(bands), {.samples = bands, .photometric = PHOTOMETRIC_MINISBLACK})),
+                    concat("a TIFF image of ", bands, " bands; expected 1 to 2 for grey, as it says it is"));
+  EXPECT_MENTIONS(refused(tiff(picture(7), {.samples = 7})), "7 bands; expected 3 to 6 for RGB");
+  EXPECT_MENTIONS(refused(tiff(picture(2), {.samples = 2})), "2 bands; expected 3 to 6 for RGB");
   std::string other = tiff(picture(3));
   const size_t tag = other.find(std::string("\3\1\3\0\1\0\0\0\1\0", 10));  // compression, a SHORT: 1
   ASSERT_NE(tag, std::string::npos);

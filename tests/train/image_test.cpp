@@ -95,11 +95,10 @@ TEST_F(ImageTest, EveryKindOfFileBecomesRgb) {
   expect_image(jpg, 19, 13, 4, colour);
   write_jpeg(jpg, 19, 13, picture(19, 13, 1), {.from = JCS_GRAYSCALE});
   expect_image(jpg, 19, 13, 3, grey);
-  write_jpeg(jpg, 19, 13, picture(19, 13, 4), {.from = JCS_CMYK});
-  expect_image(jpg, 19, 13, 4, [](int x, int y, int c) { return pixel(x, y, c) * pixel(x, y, 3) / 255; });
-  write_jpeg(jpg, 19, 13, picture(19, 13, 4), {.from = JCS_CMYK, .adobe = false});
-  expect_image(jpg, 19, 13, 4,
-               [](int x, int y, int c) { return (255 - pixel(x, y, c)) * (255 - pixel(x, y, 3)) / 255; });
+  for (const bool adobe : {true, false}) {
+    write_jpeg(jpg, 19, 13, picture(19, 13, 4), {.from = JCS_CMYK, .adobe = adobe});
+    expect_image(jpg, 19, 13, 4, [](int x, int y, int c) { return pixel(x, y, c) * pixel(x, y, 3) / 255; });
+  }
   write_png(png, 19, 13, PNG_FORMAT_RGB, picture(19, 13, 3));
   expect_image(png, 19, 13, 0, colour);
   write_png(png, 19, 13, PNG_FORMAT_GRAY, picture(19, 13, 1));
@@ -127,7 +126,7 @@ TEST_F(ImageTest, DamagedFilesAreRefusedWithTheReason) {
   flipped[good.size() / 2] = char(flipped[good.size() / 2] ^ 4);
   EXPECT_MENTIONS(refused(flipped), "damaged PNG data (");
   EXPECT_MENTIONS(refused("<html>404</html>"), "no image (it begins like none of JPEG, PNG");
-  EXPECT_MENTIONS(refused(""), "no image (it begins like none of JPEG, PNG");
+  EXPECT_MENTIONS(refused(""), ": is empty; expected an image");
   EXPECT_THROW(read_image((folder_ / "absent.jpg").string()), IoError);
 }
 
@@ -159,13 +158,6 @@ TEST_F(ImageTest, ResizingAveragesAndKeepsConstants) {
   const Image cut = resized_and_cropped(step, 4);
   EXPECT_EQ(cut.size, (ImageSize{4, 4}));
   EXPECT_EQ((std::vector<int>{cut.rgb[0], cut.rgb[3], cut.rgb[6], cut.rgb[9]}), (std::vector<int>{0, 0, 200, 200}));
-}
-
-TEST_F(ImageTest, LargeJpegsAreDecodedSmallerButNeverBelowWhatIsWanted) {
-  const std::string jpg = (folder_ / "a.jpg").string();
-  write_jpeg(jpg, 65, 40, picture(65, 40, 3));
-  for (const auto& [least, height] : {std::pair{41, 40}, {21, 40}, {20, 20}, {11, 20}, {10, 10}, {5, 5}, {1, 5}})
-    EXPECT_EQ(read_image(jpg, least).size.height, height) << least;
 }
 
 TEST_F(ImageTest, AFolderOfTrainAndTestImages) {

@@ -51,6 +51,26 @@ TEST_F(ImageFolderTest, EvaluationNormalisesAsTheTrainingDid) {
   EXPECT_EQ(result_of("evaluate one")["loss"], first["loss"]);
 }
 
+// Weights of another program say nothing of their images; export writes a file that does, by those of a data set.
+TEST_F(ImageFolderTest, ForeignWeightsGetWhatPredictNeedsByAnExport) {
+  pictures("a", {"cat", "dog"});
+  train("--data-dir a --run one");
+  write_safetensors((folder_ / "foreign.safetensors").string(),
+                    read_safetensors((folder_ / "runs/one/exported/model.safetensors").string()).tensors);
+  EXPECT_MENTIONS(refused("predict foreign.safetensors a/test"),
+                  "`ringtape export FILE --model NAME --data imagefolder --data-dir DIR --image-size N --out "
+                  "NEW.safetensors`, with the images that it was trained on, writes a file that does");
+  const std::string of_foreign = "foreign.safetensors --model mlp --hidden 8 --data imagefolder --data-dir a ";
+  ASSERT_EQ(run("export --out known.safetensors " + of_foreign), 0) << file("err");
+  EXPECT_MENTIONS(file("err"), "foreign.safetensors: does not say how its images were normalised; here they are by");
+  ASSERT_EQ(run("predict one a/test --csv"), 0) << file("err");
+  const std::string wanted = file("out");
+  ASSERT_EQ(run("predict known.safetensors a/test --csv"), 0) << file("err");
+  EXPECT_EQ(file("out"), wanted);
+  ASSERT_EQ(run("evaluate --normalize imagenet " + of_foreign), 0) << file("err");
+  EXPECT_EQ(file("err"), "");
+}
+
 TEST_F(ImageFolderTest, AContinuedTrainingNormalisesAsBefore) {
   pictures("a", {"cat", "dog"});
   pictures("moved", {"cat", "dog"});

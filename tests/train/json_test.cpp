@@ -98,8 +98,11 @@ TEST(Json, OfTwoMembersOfOneNameTheLastIsRead) {
 }
 
 TEST(Json, WhatIsNotJsonIsRefused) {
-  for (const char* text : {"", "{", "[1,]", "nul", "{\"a\":1}}", "\"\xff\"", "1e999"})
+  for (const char* text : {"", "{", "[1,]", "nul", "{\"a\":1}}", "\"\xff\"", "1e999", "{} x"})
     EXPECT_MENTIONS(refusal([&] { (void)(parse_json(text, "file.json")); }), "file.json: damaged: not JSON");
+  for (const char* behind : {"", " ", "garbage", "}"})
+    EXPECT_MENTIONS(refusal([&] { (void)(parse_json(concat("{\"label\": 1}", '\0', behind), "a.json")); }),
+                    "a.json: damaged: not JSON");
   EXPECT_EQ(parse_json("[[[]]]", "x", 3).text(), "[[[]]]");
   EXPECT_MENTIONS(refusal([&] { (void)(parse_json("[[[]]]", "x", 2)); }), "x: nested too deep: more than 2 levels");
   EXPECT_MENTIONS(refusal([&] { (void)(parse_json(std::string(100'000, '['), "x")); }),

@@ -140,6 +140,8 @@ static std::vector<std::vector<std::string>> read_events(const std::string& run)
 static const std::string kVersionRecord =
     "\x1a\x0d"
     "brain.Event:2";
+// SessionLog.START (field 7, its status field 1, value 1) of step 0.
+static const std::string kBeginRecord("\x10\0\x3a\x02\x08\x01", 6);
 
 TEST_F(MetricsTest, EventsAreWhatTensorBoardReads) {
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
@@ -147,7 +149,7 @@ TEST_F(MetricsTest, EventsAreWhatTensorBoardReads) {
   EventFile(run).write("train/loss", 300, 0.5);
   const std::string scalar =
       std::string("\x10\xac\x02\x2a\x13\x0a\x11\x0a\x0a", 9) + "train/loss" + std::string("\x15\0\0\0\x3f", 5);
-  EXPECT_EQ(read_events(run.path()), (std::vector<std::vector<std::string>>{{kVersionRecord, scalar}}));
+  EXPECT_EQ(read_events(run.path()), (std::vector<std::vector<std::string>>{{kVersionRecord, kBeginRecord, scalar}}));
 }
 
 // A field of a protobuf message with bytes in it; its rest follows them.
@@ -168,8 +170,9 @@ TEST_F(MetricsTest, EventsHaveImagesHistogramsAndSettings) {
     file.histogram("none", 7, {});
     file.settings({{"lr", 0.5}, {"model", "mlp"}, {"flip", true}});
   }
-  const std::vector<std::string> records = read_events(run.path())[0];
-  ASSERT_EQ(records.size(), 5u);
+  std::vector<std::string> records = read_events(run.path())[0];
+  ASSERT_EQ(records.size(), 6u);
+  records.erase(records.begin() + 1);  // kBeginRecord
   // height 2, width 3, colorspace 3, then the PNG file
   const std::string image = bytes_after(records[1], "\x08\x02\x10\x03\x18\x03\x22");
   const Image seen = decode_image(image.substr(1), "the record");
@@ -199,7 +202,8 @@ TEST_F(MetricsTest, EventsHaveImagesHistogramsAndSettings) {
             std::string::npos);
 }
 
-// SessionLog.START (field 7, its status field 1, value 1) of step s: TensorBoard drops its records of step s and later.
+// SessionLog.START of step s: TensorBoard drops its records of step s and later. Its loader in Python takes the first
+// one that it meets for the run's beginning.
 TEST_F(MetricsTest, EventsOfATrainingThatGoesOnBeginAfterItsStep) {
   RunDir run(folder_ + "/r", Earlier::refuse);
   { EventFile first(run); }
@@ -210,7 +214,7 @@ TEST_F(MetricsTest, EventsOfATrainingThatGoesOnBeginAfterItsStep) {
                                                                 15);
   const auto all = read_events(run.path());  // made in the same second by the same process: still separate files
   ASSERT_EQ(all.size(), 2u);
-  EXPECT_EQ(all[0], std::vector<std::string>{kVersionRecord});
+  EXPECT_EQ(all[0], (std::vector<std::string>{kVersionRecord, kBeginRecord}));
   EXPECT_EQ(all[1], (std::vector<std::string>{kVersionRecord, start, scalar}));
 }
 

@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "tests/support/image_folders.h"
+#include "tests/support/jpeg.h"
+#include "train/data/dataset.h"
 #include "train/data/image_file.h"
 
 namespace ringtape {
@@ -106,6 +108,176 @@ TEST_F(OwnImagesTest, ImagesThatAreDecodedForEachBatchResumeInTheMiddleOfAnEpoch
   picture("a/train/dog/12.png", 1, 2, 1, 30);
   EXPECT_MENTIONS(refused("train --run parts --resume --epochs 3"),
                   "has other files than when the run began: train/dog/12.png: has ");
+}
+
+TEST_F(OwnImagesTest, DamagedImagesAreListedAndLeftOutIfWanted) {
+  pictures(".", {"a", "b"});
+  write_file((folder_ / "train/a/05.png").string(), "");
+  write_file((folder_ / "train/b/99.jpg").string(), "\xff\xd8");
+  write_file((folder_ / "test/a/05.png").string(), "<html>404</html>");
+  const std::string root = folder_.string(), of_folder = " imagefolder --data-dir .";
+  EXPECT_EQ(run("data verify" + of_folder), 1);
+  const std::string said = file("out");
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 5);
+  for (const char* line : {"train/a/05.png: is empty; expected an image\n", "train/b/99.jpg: damaged JPEG data (",
+                           "test/a/05.png: no image (it begins like none of", "24 training images", "24 test images"})
+    EXPECT_MENTIONS(said, line);
+  const std::string training = std::string("train --data") + of_folder + " --run one" + kSmall;
+  EXPECT_MENTIONS(refused(training, 1), "is empty; expected an image");
+  ASSERT_EQ(run(training + "--overwrite --skip-damaged --max-steps 4"), 0) << file("err");
+  EXPECT_MENTIONS(file("runs/one/train.log"), "3 damaged images are left out, such as ");
+  const std::string files = file("runs/one/data-files.tsv");
+  EXPECT_MENTIONS(files, "\ndamaged train\ta/05.png\t0\ndamaged train\tb/99.jpg\t2\ndamaged test\ta/05.png\t16\n");
+  picture("train/a/05.png", 0, 5);
+  EXPECT_EQ(run("train --run one --resume"), 2);
+  EXPECT_MENTIONS(file("err"), "train/a/05.png: was not there");
+  std::filesystem::remove(folder_ / "train/a/05.png");
+  EXPECT_EQ(run("train --run one --resume"), 2);
+  EXPECT_MENTIONS(file("err"), "damaged train/a/05.png: is not there any more");
+  write_file((folder_ / "train/a/05.png").string(), "");
+  ASSERT_EQ(run("train --run one --resume --max-steps 0"), 0) << file("err");
+  for (const char* split : {"train", "test"})
+    for (const char* kind : {"a", "b"})
+      for (int i = 0; i < 12; ++i) write_file(concat(root, "/", split, "/", kind, "/", 10 + i, ".png"), "");
+  EXPECT_MENTIONS(refused(training + "--overwrite --skip-damaged", 1), "all 26 images for `train` are damaged, such");
+}
+
+TEST_F(OwnImagesTest, SplitFoldersHaveTheNamesThatOthersGiveThem) {
+  struct { const char *train, *val, *test; } const names[] = {
+      {"Training", "", "Testing"}, {"Train", "", "Test"}, {"train", "valid", "test"}, {"TRAIN", "Validation", "TEST"},
+      {"train", "dev", "testing"}};
+  for (const auto& [train, val, test] : names) {
+    for (const char* kind : {"cat", "dog"}) {
+      for (int i = 0; i < 4; ++i) picture(concat("set/", train, "/", kind, "/", i, ".png"), 0, i);
+      picture(concat("set/", test, "/", kind, "/9.png"), 0, 9);
+      if (*val) picture(concat("set/", val, "/", kind, "/8.png"), 0, 8);
+    }
+    const Json info = result_of("data info imagefolder --data-dir set");
+    EXPECT_EQ(info["classes"], (Json{"cat", "dog"}));
+    EXPECT_EQ(info["train"]["images"], 8) << train;
+    EXPECT_EQ(info["test"]["images"], 2) << test;
+    EXPECT_EQ(info.contains("val"), *val != 0) << val;
+    std::filesystem::remove_all(folder_ / "set");
+  }
+  picture("two/train/cat/1.png", 0, 1), picture("two/test/cat/1.png", 0, 1);
+  picture("two/Valid/cat/1.png", 0, 1), picture("two/val/cat/1.png", 0, 1);
+  EXPECT_MENTIONS(refused("data info imagefolder --data-dir two"), "two: has 'Valid' and 'val'; --val-dir says which");
+  EXPECT_EQ(result_of("data info imagefolder --data-dir two --val-dir val")["val"]["images"], 1);
+}
+
+TEST_F(OwnImagesTest, FoldersThatAreNoClassesAreRefused) {
+  const auto info = [this](const std::string& root) { return refused("data info imagefolder --data-dir " + root, 1); };
+  picture("pets/images/1.png", 0, 1), picture("pets/annotations/trimaps/1.png", 0, 1);
+  EXPECT_MENTIONS(info("pets"), "pets: has only 'annotations' and 'images', which look like parts of a data set");
+  for (int i = 0; i < 12; ++i) picture(concat("around/set/train/cat/", i, ".png"), 0, i);
+  picture("around/set/valid/cat/1.png", 0, 1);
+  EXPECT_MENTIONS(info("around"), "around: has only 'set', with 'train' and 'valid' in it; use --data-dir around/set");
+  picture("half/Test/1.png", 0, 1);
+  EXPECT_MENTIONS(info("half"), "half: has only 'Test', which are no classes; expected train/CLASS/IMAGE");
+}
+
+// Words of splits may be classes beside others; of the classes, a training says the first ones.
+TEST_F(OwnImagesTest, ClassesAreNamed) {
+  for (const char* kind : {"valid", "other", "Train"})
+    for (int i = 10; i < 22; ++i) picture(concat("set/", kind, "/", i, ".png"), *kind == 'v', i);
+  std::filesystem::rename(folder_ / "set/valid", folder_ / "set/correct");
+  train("--data-dir set --run three");
+  EXPECT_MENTIONS(file("out"), ", 3 classes (Train, correct, other)");
+  for (const char* kind : {"Train", "correct"}) std::filesystem::remove_all(folder_ / "set" / kind);
+  train("--data-dir set --run one");
+  EXPECT_MENTIONS(file("err"), "set: has one class, 'other', so every prediction will be right");
+}
+
+TEST_F(OwnImagesTest, ClassesWithoutTestImagesAreNoted) {
+  const std::pair<const char*, int> kinds[] = {{"akiec", 9}, {"bcc", 25}, {"melanoma", 8}, {"nevus", 30}};
+  for (const auto& [kind, count] : kinds)
+    for (int i = 0; i < count; ++i) picture(concat("skin/", kind, "/", 10 + i, ".png"), 0, i);
+  const Json info = result_of("data info imagefolder --data-dir skin");
+  ASSERT_EQ(info["notes"].size(), 1u);
+  EXPECT_MENTIONS(info["notes"][0].get<std::string>(), "skin: no test images of 2 of 4 classes: 'akiec', 'melanoma'");
+}
+
+// Stored lying, 4 x 2 pixels, left half dark; to be seen upright, with the dark half above or below.
+TEST_F(OwnImagesTest, ImagesThatAreNotUprightAreCountedAndTurnedIfWanted) {
+  const auto photo = [](int value) {
+    std::vector<uint8_t> pixels(3 * 16 * 8);
+    for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = i / 3 % 16 < 8 ? 30 : 220;
+    const std::string jpeg = test::jpeg_file(16, 8, pixels, {.quality = 95});
+    const std::string exif = std::string("Exif\0\0MM\0*\0\0\0\10\0\1\1\22\0\3\0\0\0\1\0", 25) + char(value) +
+                             std::string(6, '\0');
+    return jpeg.substr(0, 2) + "\xff\xe1" + '\0' + char(exif.size() + 2) + exif + jpeg.substr(2);
+  };
+  for (const char* split : {"train", "test"})
+    for (const char* kind : {"a", "b"})
+      for (int i = 0; i < 4; ++i) {
+        std::filesystem::create_directories(folder_ / split / kind);
+        write_file((folder_ / split / kind / concat(i, ".jpg")).string(), photo(i < 2 ? 1 : kind[0] == 'a' ? 6 : 8));
+      }
+  const Json stored = result_of("data info imagefolder --data-dir .");
+  EXPECT_MENTIONS(stored["notes"][0].get<std::string>(), "4 of 8 training images are not upright by their Exif data");
+  const std::string of_folder = " --data imagefolder --data-dir . --image-size 8 --exif-orientation";
+  for (const char* store : {"memory", "disk", "files"}) {
+    const std::string run_of = concat("--run ", store, " --image-cache cache --image-store ", store);
+    ASSERT_EQ(run(concat("train --model mlp --hidden 4 --batch-size 4 --epochs 1 --threads 1 ", run_of, of_folder)), 0)
+        << file("err");
+    ASSERT_EQ(run(concat("embed ", store, " --split train --out ", store, ".npy")), 0) << file("err");
+  }
+  EXPECT_EQ(file("memory.npy"), file("files.npy"));
+  EXPECT_EQ(file("memory.npy"), file("disk.npy"));
+  EXPECT_MENTIONS(file("runs/memory/data.json"), "\"upright\": true");
+}
+
+// Everywhere: in memory, in a file, for each batch, and by predict, which has it from the weights.
+TEST_F(OwnImagesTest, MiddlesOfScaledImagesAreTheSameEverywhere) {
+  for (const char* split : {"train", "test"})
+    for (int i = 0; i < 8; ++i) picture(concat("set/", split, "/", i % 2 ? "a" : "b", "/", i, ".png"), i % 2, i, 1, 20);
+  const std::string of_set = " --data imagefolder --data-dir set --image-size 8 --resize 12 ";
+  std::vector<std::string> predicted;
+  for (const std::string store : {"memory", "disk", "files"}) {
+    ASSERT_EQ(run(concat("train --model mlp --hidden 4 --batch-size 4 --epochs 1 --threads 1 --run ", store, of_set,
+                         "--image-cache cache --image-store ", store)), 0) << file("err");
+    ASSERT_EQ(run(concat("embed ", store, " --split test --out ", store, ".npy")), 0) << file("err");
+    ASSERT_EQ(run(concat("evaluate ", store, " --logits logits-", store, ".safetensors")), 0) << file("err");
+    ASSERT_EQ(run(concat("predict ", store, " set/test/a set/test/b --csv")), 0) << file("err");
+    predicted.push_back(file("out"));
+  }
+  EXPECT_EQ(file("memory.npy"), file("files.npy"));
+  EXPECT_EQ(file("memory.npy"), file("disk.npy"));
+  EXPECT_EQ(predicted[0], predicted[2]);
+  EXPECT_MENTIONS(file("runs/memory/data.json"), "\"scaled\": 12");
+  EXPECT_MENTIONS(file("runs/memory/exported/README.md"), "of Resize(12), CenterCrop(8)");
+  EXPECT_MENTIONS(refused("data info imagefolder --data-dir set --image-size 8 --resize 7"),
+                  "--resize 7: expected an --image-size of at most that");
+  EXPECT_MENTIONS(refused("data info imagefolder --data-dir set --resize 7"), "--resize 7: expected an --image-size");
+}
+
+TEST(PixelStatistics, AChannelWithOneLevelHasNoDeviation) {
+  for (const int64_t pixels : {1, 3, 7, 48, 1000})
+    for (int level = 0; level < 256; ++level) {
+      Tensor images({1, 1, pixels, 2}, DType::u8);
+      for (int64_t i = 0; i < 2 * pixels; ++i) images.data<uint8_t>()[i] = uint8_t(i % 2 == 0 ? level : i % 4);
+      const PixelStatistics got = pixel_statistics(images);
+      ASSERT_EQ(got.deviation[0], 0) << level << ", " << pixels << " times";
+      ASSERT_EQ(got.deviation[1] > 0, pixels > 1);
+      ASSERT_EQ(got.highest, std::max(level, pixels > 1 ? 3 : 1));
+    }
+}
+
+// One level of red, which the sums of squares would not show as such.
+TEST_F(OwnImagesTest, DataInfoNotesLevelsThatAreProbablyNotMeantSo) {
+  for (const char* split : {"train", "test"})
+    for (const char* kind : {"a", "b"}) {
+      const std::filesystem::path at = folder_ / split / kind;
+      std::filesystem::create_directories(at);
+      std::string pixels;
+      for (int i = 0; i < 16; ++i) pixels += {11, char(i + kind[0] % 2), char(2 * i)};
+      write_file((at / "1.ppm").string(), "P6 4 4 255\n" + pixels);
+    }
+  const Json info = result_of("data info imagefolder --data-dir .");
+  ASSERT_EQ(info["notes"].size(), 2u);
+  EXPECT_MENTIONS(info["notes"][0].get<std::string>(), "the highest level of the training images is 30 of 255");
+  EXPECT_MENTIONS(info["notes"][1].get<std::string>(), "all pixels of the training images have the same red; it is");
+  EXPECT_EQ(info["normalisation"]["deviation"][0].get<double>(), 1);
 }
 
 TEST_F(OwnImagesTest, DataInfoDrawsWhatATrainingGets) {

@@ -108,6 +108,12 @@ TEST_F(PyTorchFileTest, TheStateDictIsFoundInEveryKindOfFile) {
   }
 }
 
+// Averages, as timm saves them.
+TEST_F(PyTorchFileTest, OtherSetsOfWeightsAreNamed) {
+  EXPECT_EQ(PyTorchFile(kFiles + "average.pth").header().beside, std::vector<std::string>{"state_dict_ema"});
+  EXPECT_TRUE(PyTorchFile(kFiles + "checkpoint.ckpt").header().beside.empty());
+}
+
 TEST_F(PyTorchFileTest, WhatIsNoSetOfWeightsIsNamed) {
   const auto refused = [&](const char* name) { return message_of<FormatError>([&] { read(kFiles + name); }); };
   EXPECT_MENTIONS(refused("several.pth"),

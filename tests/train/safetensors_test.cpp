@@ -15,6 +15,7 @@
 #include "tests/support/support.h"
 #include "train/io/file.h"
 #include "train/io/safetensors_header.h"
+#include "train/io/weights_file.h"
 #include "train/weights/weights.h"
 
 namespace ringtape {
@@ -122,6 +123,26 @@ TEST_F(SafetensorsTest, ReadsWhatOthersWrite) {
   EXPECT_EQ(empty["e"].size(), 0);
 }
 
+// Of types that tensors here do not have; .pth files are read like this, too.
+TEST_F(SafetensorsTest, TensorsThatNobodyWantsMayBeOfAnyType) {
+  std::string header = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
+  uint64_t at = 8;
+  for (const auto& [dtype, bytes] : {std::pair("I8", 4), {"U16", 8}, {"F8_E5M2", 4}, {"C64", 32}, {"F4", 2},
+                                     {"F6_E2M3", 3}}) {
+    header += concat(R"(,")", dtype, R"(":{"dtype":")", dtype, R"(","shape":[4],"data_offsets":[)", at, ",",
+                     at + uint64_t(bytes), "]}");
+    at += uint64_t(bytes);
+  }
+  header += concat(R"(,"z":{"dtype":"U8","shape":[1],"data_offsets":[)", at, ",", at + 1, "]}}");
+  EXPECT_MENTIONS(test::message_of<FormatError>([&] { read(header, at + 1); }), "tensor 'I8' has dtype \"I8\"; known");
+  std::vector<std::string> got;
+  read_weights(
+      path_, [](const SafetensorsHeader& h) { EXPECT_EQ(h.tensors.size(), 8u); },
+      [](const std::string& name) { return name == "a" || name == "z"; },
+      [&](const TensorEntry& entry, Part, const Tensor&) { got.push_back(entry.name); });
+  EXPECT_EQ(got, (std::vector<std::string>{"a", "z"}));
+}
+
 TEST_F(SafetensorsTest, RefusesMalformedFiles) {
   const auto entry = [](const std::string& dtype, const std::string& shape, const std::string& offsets) {
     return R"("dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets;
@@ -155,7 +176,12 @@ TEST_F(SafetensorsTest, RefusesMalformedFiles) {
       {"no dtype", one(R"("shape":[2],"data_offsets":[0,8])"), 8, "has no dtype"},
       {"no shape", one(R"("dtype":"F32","data_offsets":[0,8])"), 8, "has no shape"},
       {"no offsets", one(R"("dtype":"F32","shape":[2])"), 8, "has no data_offsets"},
-      {"unknown dtype", one(entry("F8_E4M3", "[8]", "[0,8]")), 8, "F8_E4M3"},
+      {"unknown dtype", one(entry("F9", "[8]", "[0,8]")), 8, "'a' has dtype \"F9\"; known are BOOL U8"},
+      {"unsupported dtype", one(entry("F8_E4M3", "[8]", "[0,8]")), 8, "'a' has dtype \"F8_E4M3\"; known are BOOL U8"},
+      {"unsupported dtype, other size", one(entry("I16", "[8]", "[0,8]")), 8, "not what its shape"},
+      {"half a byte", one(entry("F4", "[3]", "[0,1]")), 1, "not what its shape"},
+      {"a byte 0, which is no white space", one(good) + '\0', 8, "not valid JSON"},
+      {"text behind a byte 0", one(good) + '\0' + "garbage]", 8, "not valid JSON"},
       {"dtype a number", one(R"("dtype":3,"shape":[2],"data_offsets":[0,8])"), 8, "has dtype 3"},
       {"negative size", one(entry("F32", "[-2]", "[0,8]")), 8, "whole numbers"},
       {"fractional size", one(entry("F32", "[2.0]", "[0,8]")), 8, "whole numbers"},

@@ -203,11 +203,22 @@ TEST_F(TarTest, SamplesAreGroupedByTheirNames) {
   EXPECT_EQ(names(found.samples[1]), "a.b/2 a.b/2.PNG a.b/2.json");
   EXPECT_EQ(names(found.samples[2]), "4 4.webp 4.cls");
   EXPECT_EQ(names(found.samples[3]), "5 5.tif none");
-  EXPECT_EQ(found.without_image, 1);
-  EXPECT_EQ(found.unused, 4);  // readme, a/1.seg.png, 3.txt, a/.hidden
+  EXPECT_EQ(found.unused, 5);  // readme, a/1.seg.png, 3.txt, 3.cls, a/.hidden
+  EXPECT_EQ(found.dotted, "");
   EXPECT_MENTIONS(refused_samples({{"1.jpg", ""}, {"1.png", ""}}), "a.tar: the sample '1' has two images, '1.jpg' and");
   EXPECT_MENTIONS(refused_samples({{"1.jpg", ""}, {"2.jpg", ""}, {"1.cls", ""}}), "'1' do not stand together");
   EXPECT_MENTIONS(refused_samples({{"1.cls", std::string((1 << 20) + 1, '1')}}), "'1.cls' has 1048577 bytes");
+}
+
+// Six samples, in the eyes of who named them.
+TEST_F(TarTest, KeysEndAtTheirFirstDot) {
+  std::vector<Entry> members;
+  for (int i = 0; i < 6; ++i)
+    for (const char* end : {".png", ".cls"}) members.push_back({concat("img_0.", i, end), "1"});
+  const TarSamples found = tar_samples(index_tar(write(archive(members))), "a.tar");
+  EXPECT_EQ(found.samples.size(), 0u);
+  EXPECT_EQ(found.unused, 12);
+  EXPECT_EQ(found.dotted, "img_0.0.png");
 }
 
 TEST_F(TarTest, LabelsAreNumbers) {

@@ -161,7 +161,7 @@ TEST_F(WebDatasetTest, AFolderOfASplitWithoutArchivesIsRefused) {
 
 TEST_F(WebDatasetTest, WordsInNamesTellTheSplits) {
   pictures("a", {"cat", "dog"}, 1, 6);
-  for (const char* name : {"latest", "carnival", "testing", "interval_7", "x"})
+  for (const char* name : {"latest", "carnival", "contest", "interval_7", "x"})
     pack("a/train", concat("shards/", name), 30);
   EXPECT_EQ(load().train.size(), 54);  // each tenth of a class is a test image
   const auto sizes = [&](const std::string& name) {
@@ -170,7 +170,7 @@ TEST_F(WebDatasetTest, WordsInNamesTellTheSplits) {
     fs::remove(path(concat("shards/", name, "-000.tar")));
     return std::vector<int64_t>{set.train.size(), set.test.size(), set.val ? set.val->size() : 0};
   };
-  for (const char* name : {"test", "latest_test", "x.test0", "set-val", "validation", "2validation2"})
+  for (const char* name : {"test", "latest_test", "x.test0", "set-val", "validation", "2validation2", "Test", "dev"})
     EXPECT_EQ(sizes(name), (std::vector<int64_t>{60, 12, 0})) << name;
   pack("a/test", "shards/x-test", 30);
   EXPECT_EQ(sizes("x-validation"), (std::vector<int64_t>{60, 12, 12}));

@@ -342,6 +342,8 @@ TEST_F(WeightsTest, FilesOfOtherFormatsSayHowTheyAreConverted) {
   expect_error("evaluate x.h5", 1,
                "an HDF5 file, as Keras writes them; weights are read from safetensors and PyTorch's");
   expect_error("train --train-size 100 --weights x.h5", 1, "convert it with the program that wrote it");
+  write_file(path("x.safetensors"), "version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 46\n");
+  expect_error("evaluate x.safetensors", 1, "x.safetensors: a pointer of Git LFS; fetch the file with `git lfs pull`");
 }
 
 // A small file that claims a large network or data set.

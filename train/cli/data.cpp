@@ -32,12 +32,13 @@ TrainOptions data_options(const DatasetEntry& entry, const Invocation& invocatio
   return o;
 }
 
-Splits load(const DatasetEntry& entry, const TrainOptions& o, const Invocation& invocation) {
+Splits load(const DatasetEntry& entry, const TrainOptions& o, const Invocation& invocation, bool check = false) {
   return entry.load({.dir = o.data.dir,
                      .settings = o.data.set.chosen(),
                      .seed = uint64_t(o.execution.seed),
                      .progress = !invocation.has("json"),
-                     .labels = false});
+                     .labels = false,
+                     .check = check});
 }
 
 // What a training makes of images, as the flags say: with labels or, if they name a method, without.
@@ -140,8 +141,9 @@ std::string found_at(const PublishedFile& file, const std::string& dir) {
 int run_verify(const Invocation& invocation) {
   const DatasetEntry& entry = wanted_set(invocation, "verify");
   const TrainOptions o = data_options(entry, invocation);
-  const Splits data = load(entry, o, invocation);  // checks sizes, magic numbers and labels
-  bool all = true;
+  const Splits data = load(entry, o, invocation, true);  // checks sizes, magic numbers, labels and images
+  for (const DamagedImage& image : data.damaged) std::printf("FAILED  %s\n", printable(image.message).c_str());
+  bool all = data.damaged.empty();
   for (const PublishedFile& file : published_files()) {
     if (file.set != std::string(entry.name)) continue;
     const std::string path = found_at(file, data_root({.dir = o.data.dir}));

@@ -46,8 +46,11 @@ int run_export(const Invocation& invocation) {
   const bool has_last = shown ? shown->classes > 0 : last.empty() || has(last) || has("backbone." + last);
   const bool backbone = invocation.has("backbone") || !has_last;
   load_trained(trained, task, backbone);
-  std::map<std::string, std::string> metadata;  // nothing is known of another program's training
-  if (!shown) metadata = weights_metadata(trained.options), add_metadata(metadata, trained.data);
+  std::map<std::string, std::string> metadata;  // nothing is known of another program's training, but its images
+  if (!shown) {
+    metadata = weights_metadata(trained.options);
+    add_metadata(metadata, is_own(trained.header.metadata) ? trained.data : trained_on(task.data.train));
+  }
   if (as_onnx) {
     write_file(*out, onnx_of(task, backbone, metadata));
   } else {

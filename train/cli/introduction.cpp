@@ -36,6 +36,16 @@ std::string first_line(const TrainOptions& o) {
       find_dataset(o.data.set.name).generated ? std::string(", generated") : " from " + data_root({.dir = o.data.dir}));
 }
 
+// The first classes of a user's own images, which may be others than meant.
+static std::string names_text(const Splits& data) {
+  constexpr size_t kShown = 6;
+  const std::vector<std::string>& names = data.train.class_names;
+  if (!data.train.encoded || names.empty()) return "";
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) out += concat(i > 0 ? ", " : "", printable(names[i]));
+  return concat(" (", out, names.size() > kShown ? ", ...)" : ")");
+}
+
 std::vector<std::string> introduction(const RunSetup& task, const Trainer& trainer, const World& world,
                                       const RunDir& run) {
   std::vector<std::string> out;
@@ -46,7 +56,8 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
       "data   ", d.train.name, " (", d.train.source, "): ", with_commas(int64_t(trainer.learner().split.train.size())),
       " training, ", with_commas(int64_t(trainer.learner().split.val.size())), " validation, ",
       with_commas(d.test.size()), " test images of ", image_text(d.train),
-      d.train.classes > 0 ? concat(", ", d.train.classes, " classes") : ", without labels",
+      d.train.classes > 0 ? concat(", ", d.train.classes, d.train.classes == 1 ? " class" : " classes", names_text(d))
+                          : ", without labels",
       d.train.is_encoded() ? ", decoded for each batch" : ""));
   if (task.tested)
     out.push_back(concat("kNN    tested with ", task.tested->train.name, " (", task.tested->train.source, "): ",

@@ -66,7 +66,7 @@ Dataset images_of(std::vector<std::string>& paths, const TrainedOn& known) {
     for (int64_t i = begin; i < end; ++i) try {
         const fs::file_type type = type_at(paths[size_t(i)]);
         RT_CHECK_AS(IoError, type == fs::file_type::regular, paths[size_t(i)], ": not a file");
-        copy_pixels(read_image_as(paths[size_t(i)], {h, w}), c, pixels.data() + i * bytes);
+        copy_pixels(read_image_as(paths[size_t(i)], {h, w}, known.reading), c, pixels.data() + i * bytes);
       } catch (const Error& e) {
         errors[size_t(i)] = e.what();
       }
@@ -142,10 +142,17 @@ void print_all(Format format, const std::vector<std::string>& paths, const Tenso
   }
 }
 
-void check_knows(const TrainedOn& known, const std::string& weights) {
+void check_knows(const Trained& trained) {
+  const TrainedOn& known = trained.data;
+  const std::string& weights = trained.weights;
+  const char* const exported =
+      is_own(trained.header.metadata)
+          ? "`ringtape export RUN --out FILE`"
+          : "`ringtape export FILE --model NAME --data imagefolder --data-dir DIR --image-size N --out "
+            "NEW.safetensors`, with the images that it was trained on,";
   RT_CHECK_AS(UsageError, !known.image.empty() && !known.class_names.empty() && !known.mean.empty(), weights,
-              ": does not say of which size its images were, how they were normalised, or what its classes are; "
-              "`ringtape export RUN --out FILE` writes a file that does");
+              ": does not say of which size its images were, how they were normalised, or what its classes are; ",
+              exported, " writes a file that does");
   RT_CHECK_AS(UsageError, known.image[2] == 1 || known.image[2] == 3, weights, ": was trained on images of ",
               known.image[2], " channels; files are read as 1 or 3");
 }
@@ -158,7 +165,7 @@ int run_predict(const Invocation& invocation) {
   of_weights.positionals.resize(1);
   const Trained trained = find_trained(of_weights, "predict");
   const TrainedOn& known = trained.data;
-  check_knows(known, trained.weights);
+  check_knows(trained);
   const Format format = format_of(invocation.has("csv"), trained.options.run.json);
   const auto classes = int64_t(known.class_names.size());
   const auto top = size_t(std::min(number_flag<int64_t>(invocation, "top", 1, 1'000'000, 5), classes));

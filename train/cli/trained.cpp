@@ -175,6 +175,10 @@ void load_trained(const Trained& trained, const Task& task, bool features) {
               last, "', ", instead);
   RT_CHECK_AS(UsageError, loaded.last_layer || features, trained.weights, ": its last layer '", last, "' has ",
               loaded.outputs, " classes, ", task.data.train.source, " has ", task.data.train.classes, ", ", instead);
+  const bool unknown = !is_own(trained.header.metadata) && trained.data.mean.empty();
+  if (unknown && !task.data.train.mean.empty() && trained.options.data.normalize == "dataset")
+    log_warn(trained.weights, ": does not say how its images were normalised; here they are by the mean and deviation "
+             "of ", task.data.train.source, "; most weights of other programs need --normalize imagenet");
   for (const NamedTensor& t : loaded.last_layer ? weights_of(*task.model) : backbone_of(*task.model, last))
     check_finite(concat(trained.weights, ": tensor '", t.name, "'"), t.tensor);
 }

@@ -100,7 +100,7 @@ std::shared_ptr<Inbox> BatchMaker::inbox(int64_t samples) const {
 void BatchMaker::decode(int64_t sample, int64_t epoch, std::span<uint8_t* const> copies) const {
   if (!cuts()) return decode_as(*encoded_, sample, {image_[0], image_[1]}, copies[0]);
   const std::string content = encoded_->read(sample);
-  EncodedImage image(content, encoded_->path(sample));
+  EncodedImage image(content, encoded_->path(sample), encoded_->reading().upright);
   std::vector<ImageCrop> crops;
   for (size_t i = 0; i < crops_.size(); ++i) {
     const RandomViewParams p(crops_[i], seed_, uint64_t(epoch), int(i), true);

@@ -119,13 +119,15 @@ PixelStatistics pixel_statistics(const Tensor& images) {
   PixelStatistics out;
   for (const auto& count : counts) {
     double sum = 0, squares = 0;
-    for (size_t b = 0; b < 256; ++b) {
-      const double x = double(b) / 255;
-      sum += double(count[b]) * x, squares += double(count[b]) * x * x;
+    int levels = 0;
+    for (int b = 0; b < 256; ++b) {
+      const double x = double(b) / 255, n = double(count[size_t(b)]);
+      sum += n * x, squares += n * x * x;
+      if (n > 0) ++levels, out.highest = std::max(out.highest, b);
     }
-    const double mean = sum / double(pixels);
+    const double mean = sum / double(pixels), variance = levels > 1 ? squares / double(pixels) - mean * mean : 0;
     out.mean.push_back(float(mean));
-    out.deviation.push_back(float(std::sqrt(std::max(squares / double(pixels) - mean * mean, 0.0))));
+    out.deviation.push_back(float(std::sqrt(std::max(variance, 0.0))));
   }
   return out;
 }

@@ -34,10 +34,18 @@ struct Dataset {
   void copy_image(int64_t i, uint8_t* to) const;
 };
 
+// An image that was left out: its split, its name within the data set, the size of its file, and why.
+struct DamagedImage {
+  std::string split, name;
+  int64_t bytes;
+  std::string message;
+};
+
 struct Splits {
   Dataset train, test;
   std::optional<Dataset> val = {};      // images for validation; none: training images are held out
   std::vector<std::string> notes = {};  // what was left out or changed, one line each
+  std::vector<DamagedImage> damaged = {};
 
   const Dataset& validation() const { return val ? *val : train; }  // what validation images are part of
   template <class F>
@@ -65,6 +73,7 @@ struct DataRequest {
   // If images take time: called when they have been found and are about to be read or generated.
   std::function<void()> begins = {};
   bool labels = true;  // whether images without labels are refused
+  bool check = false;  // of files: only decode all images, for Splits::damaged
   int64_t side = 0;    // of images whose size the settings leave open; 0: it is up to the set
 };
 
@@ -107,9 +116,11 @@ std::string how_to_get(const std::string& name);  // the end of a message about 
 // The number of training images held out by default.
 int64_t default_val_size(const DatasetEntry& entry, int64_t n);
 
-// Mean and deviation per channel over all images, u8 (N, H, W, C) on the host; pixels scaled to [0, 1].
+// Mean and deviation per channel over all images, u8 (N, H, W, C) on the host; pixels scaled to [0, 1]. The deviation
+// of a channel with one level is exactly 0.
 struct PixelStatistics {
   std::vector<float> mean, deviation;
+  int highest = 0;  // level
 };
 PixelStatistics pixel_statistics(const Tensor& images);
 

@@ -10,7 +10,7 @@
 namespace ringtape {
 
 void decode_as(const EncodedImages& images, int64_t i, ImageSize size, uint8_t* to) {
-  copy_pixels(decode_image_as(images.read(i), images.path(i), size), 3, to);
+  copy_pixels(decode_image_as(images.read(i), images.path(i), size, images.reading()), 3, to);
 }
 
 std::string NameList::operator[](int64_t i) const {

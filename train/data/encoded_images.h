@@ -24,6 +24,7 @@ class EncodedImages {
   virtual std::string read(int64_t i) const = 0;
   virtual std::string path(int64_t i) const = 0;  // for messages
   virtual int64_t shard(int64_t) const { return -1; }  // the archive that it lies in, from 0 on; -1: a file of its own
+  virtual ImageReading reading() const { return {}; }
 };
 
 // Many names, one behind the other in memory: there may be millions.
@@ -90,8 +91,9 @@ class ShardImages : public EncodedImages {
 // Some of the images of another set, in any order.
 class ChosenImages : public EncodedImages {
  public:
-  ChosenImages(std::shared_ptr<const EncodedImages> from, std::vector<int64_t> chosen)
-      : from_(std::move(from)), chosen_(std::move(chosen)) {}
+  ChosenImages(std::shared_ptr<const EncodedImages> from, std::vector<int64_t> chosen,
+               const ImageReading& reading)
+      : from_(std::move(from)), chosen_(std::move(chosen)), reading_(reading) {}
 
   int64_t size() const override { return int64_t(chosen_.size()); }
   std::string name(int64_t i) const override { return from_->name(chosen_[size_t(i)]); }
@@ -100,10 +102,12 @@ class ChosenImages : public EncodedImages {
   std::string read(int64_t i) const override { return from_->read(chosen_[size_t(i)]); }
   std::string path(int64_t i) const override { return from_->path(chosen_[size_t(i)]); }
   int64_t shard(int64_t i) const override { return from_->shard(chosen_[size_t(i)]); }
+  ImageReading reading() const override { return reading_; }
 
  private:
   std::shared_ptr<const EncodedImages> from_;
   std::vector<int64_t> chosen_;
+  ImageReading reading_;
 };
 
 }  // namespace ringtape

@@ -73,8 +73,11 @@ DataIdentity identity_of(const Splits& data) {
 }
 
 std::string list_of_files(const Splits& data) {
-  return concat(lines_of_files("train", data.train), lines_of_files("test", data.test),
-                data.val ? lines_of_files("val", *data.val) : "");
+  std::string out = concat(lines_of_files("train", data.train), lines_of_files("test", data.test),
+                           data.val ? lines_of_files("val", *data.val) : "");
+  for (const DamagedImage& image : data.damaged)
+    out += concat("damaged ", image.split, '\t', printable(image.name), '\t', image.bytes, '\n');
+  return out;
 }
 
 std::string difference_of(const std::string& before, const std::string& now) {

@@ -18,7 +18,8 @@ struct DataIdentity {
 
 DataIdentity identity_of(const Splits& data);
 
-// The files of the images, a line each: split, name, bytes, separated by tabs; empty if images are not from files.
+// The files of the images, a line each: split, name, bytes, separated by tabs; empty if images are not from files. Of
+// images that were left out, the split is that of a "damaged train".
 std::string list_of_files(const Splits& data);
 // The first difference between two such lists: "train/cat/1.jpg: has 12 bytes, had 13"; empty: none.
 std::string difference_of(const std::string& before, const std::string& now);

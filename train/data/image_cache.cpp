@@ -22,7 +22,7 @@ namespace ringtape {
 namespace {
 
 // The number stands also for what decoding and scaling give: raise it when any of their bytes change.
-constexpr const char* kFormat = "ringtape images 2\n";
+constexpr const char* kFormat = "ringtape images 3\n";
 constexpr size_t kPage = 4096;
 
 // What a file begins with: all that the images depend on. Its size is a multiple of a page.
@@ -30,7 +30,9 @@ std::string header_of(const EncodedImages& images, ImageSize size) {
   std::string lines;
   for (int64_t i = 0; i < images.size(); ++i)
     lines += concat(images.bytes(i), '\t', images.changed(i), '\t', images.path(i), '\n');
-  std::string out = concat(kFormat, size.height, ' ', size.width, ' ', images.size(), ' ', lines.size(), '\n', lines);
+  std::string out = concat(kFormat, size.height, ' ', size.width, ' ', images.size(), ' ', lines.size(),
+                           images.reading().upright ? " upright" : "",
+                           images.reading().resize > 0 ? concat(" from ", images.reading().resize) : "", '\n', lines);
   out.resize((out.size() + kPage - 1) / kPage * kPage, '\n');
   return out;
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/check.h"
+#include "train/data/exif.h"
 #include "train/data/image_reader.h"
 #include "train/io/file.h"
 
@@ -15,10 +16,9 @@ namespace {
 std::unique_ptr<ImageReader> open_image(std::string_view content, const std::string& path) {
   for (const auto open : {open_jpeg, open_png, open_webp, open_tiff, open_bmp, open_pnm})
     if (auto reader = open(content, path)) return reader;
+  RT_CHECK_AS(FormatError, !content.empty(), path, ": is empty; expected an image");
   detail::fail<FormatError>({path, ": no image (it begins like none of ", kImageFormats, ")"});
 }
-
-ImageSize reduced(ImageSize size, int64_t by) { return {(size.height + by - 1) / by, (size.width + by - 1) / by}; }
 
 }  // namespace
 
@@ -41,25 +41,24 @@ ImagePart cut(const uint8_t* from, int64_t row, int64_t pixel, const ImagePart& 
   return part;
 }
 
-EncodedImage::EncodedImage(std::string_view content, const std::string& path) : reader_(open_image(content, path)) {}
+EncodedImage::EncodedImage(std::string_view content, const std::string& path, bool upright)
+    : reader_(open_image(content, path)) {
+  if (upright) reader_ = turn(std::move(reader_), {exif_orientation(content)});
+}
 EncodedImage::~EncodedImage() = default;
 
 ImageSize EncodedImage::size() const { return reader_->size(); }
 
-Image EncodedImage::decode(int64_t least) {
-  const int64_t shorter = std::min(size().height, size().width);
-  int64_t by = 1;
-  while (by < reader_->most_reduced() && shorter / (2 * by) >= least) by *= 2;
-  const ImageSize whole = reduced(size(), by);
+Image EncodedImage::decode() {
   Image out;
-  reader_->read({0, 0, whole.height, whole.width}, by, out);
+  reader_->read({0, 0, size().height, size().width}, 1, out);
   return out;
 }
 
 int64_t EncodedImage::reduction(const ImageCrop& crop) const {
   int64_t by = 1;
-  while (by < reader_->most_reduced() && crop.part.height >= 2 * by * kDetail * crop.size.height &&
-         crop.part.width >= 2 * by * kDetail * crop.size.width)
+  while (by < reader_->most_reduced() && crop.part.height >= 2 * by * crop.detail * crop.size.height &&
+         crop.part.width >= 2 * by * crop.detail * crop.size.width)
     by *= 2;
   return by;
 }
@@ -67,31 +66,23 @@ int64_t EncodedImage::reduction(const ImageCrop& crop) const {
 void EncodedImage::crop(std::span<const ImageCrop> crops) {
   constexpr size_t kKept = size_t{16} << 20;  // bytes that a thread keeps for its next image
   thread_local Image decoded;
-  const auto part_at = [&](const ImageCrop& crop, int64_t by) {
-    const ImageSize whole = reduced(size(), by);
-    const auto at = [by](int64_t x, int64_t most) { return std::min((x + by / 2) / by, most); };
-    ImagePart out{at(crop.part.top, whole.height), at(crop.part.left, whole.width), 0, 0};
-    out.height = at(crop.part.top + crop.part.height, whole.height) - out.top;
-    out.width = at(crop.part.left + crop.part.width, whole.width) - out.left;
-    return out;
-  };
   for (int64_t by = 1; by <= reader_->most_reduced(); by *= 2) {
     ImagePart all{INT64_MAX, INT64_MAX, 0, 0};
     int64_t bottom = 0, right = 0;
     for (const ImageCrop& crop : crops) {
+      const ImagePart& part = crop.part;
       if (reduction(crop) != by) continue;
-      const ImagePart part = part_at(crop, by);
-      all.top = std::min(all.top, part.top), bottom = std::max(bottom, part.top + part.height);
-      all.left = std::min(all.left, part.left), right = std::max(right, part.left + part.width);
+      all.top = std::min(all.top, part.top / by), all.left = std::min(all.left, part.left / by);
+      bottom = std::max(bottom, (part.top + part.height + by - 1) / by);
+      right = std::max(right, (part.left + part.width + by - 1) / by);
     }
     if (bottom == 0) continue;
     all.height = bottom - all.top, all.width = right - all.left;
     const ImagePart held = reader_->read(all, by, decoded);
-    for (const ImageCrop& crop : crops) {
+    for (ImageCrop crop : crops) {
       if (reduction(crop) != by) continue;
-      ImagePart part = part_at(crop, by);
-      part.top -= held.top, part.left -= held.left;
-      resize_part(decoded, part, crop.size, crop.to);
+      crop.part.top -= by * held.top, crop.part.left -= by * held.left;
+      resize_part(decoded, crop, by);
     }
   }
   if (decoded.rgb.capacity() > kKept) decoded = {};
@@ -102,11 +93,9 @@ ImageSize read_image_size(const std::string& path) {
   return EncodedImage(content, path).size();
 }
 
-Image decode_image(std::string_view content, const std::string& path, int64_t least) {
-  return EncodedImage(content, path).decode(least);
-}
+Image decode_image(std::string_view content, const std::string& path) { return EncodedImage(content, path).decode(); }
 
-Image read_image(const std::string& path, int64_t least) { return decode_image(read_file(path), path, least); }
+Image read_image(const std::string& path) { return decode_image(read_file(path), path); }
 
 bool is_image_path(const std::string& path) {
   std::string end = std::filesystem::path(path).extension().string();

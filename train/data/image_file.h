@@ -33,44 +33,51 @@ inline constexpr const char* kImageEndings = ".jpg, .jpeg, .png, .webp, .tif, .t
 
 // Reads an image file in one of kImageFormats, recognised by its first bytes; of TIFF the first image; no animated
 // WebP, no compressed BMP, no PGM and PPM as text. Grey, CMYK and transparent images become RGB, as with Pillow's
-// convert("RGB"): transparency is dropped. Samples of 16 bits are scaled to 8. The orientation of Exif is not applied,
-// that of TIFF is, as with Pillow. Throws IoError for a file that cannot be read; FormatError, with the library's
-// reason, for a damaged file (libjpeg's warnings count, since they mean missing pixels) and, before memory is
+// convert("RGB"): transparency is dropped. Of samples of 16 bits the upper byte is taken. The orientation of Exif is
+// not applied, that of TIFF is, as with Pillow. Throws IoError for a file that cannot be read; FormatError, with the
+// library's reason, for a damaged file (libjpeg's warnings that mean missing pixels count) and, before memory is
 // allocated, for an image of more than kMostPixels and a file too short for the pixels that it declares.
 ImageSize read_image_size(const std::string& path);  // decodes only the header
-// `least`: minimum length of the shorter side. libjpeg decodes to a half, quarter or eighth where that permits it.
-Image read_image(const std::string& path, int64_t least = INT64_MAX);
+Image read_image(const std::string& path);
 
 // The same for the content of a file; `path` is its name in errors.
-Image decode_image(std::string_view content, const std::string& path, int64_t least = INT64_MAX);
+Image decode_image(std::string_view content, const std::string& path);
 
-// JPEGs are decoded to at least this multiple of the size that is needed (Pillow's reducing_gap).
-inline constexpr int64_t kDetail = 2;
+// JPEGs are decoded to at least this multiple of the size that is needed (Pillow's reducing_gap): of a whole image so
+// that its pixels differ from torchvision's by a few levels, of random crops as fast as possible.
+inline constexpr int64_t kDetail = 3, kCropDetail = 2;
 
 class ImageReader;
 
-// A part of an image, and where it goes: `to` gets (size.height, size.width, 3) bytes.
+// A part of an image scaled to `size`, of which `kept` (all, if it is empty) goes to `to`: (height, width, 3) bytes.
 struct ImageCrop {
   ImagePart part;
   ImageSize size;
   uint8_t* to = nullptr;
+  ImagePart kept = {};
+  int64_t detail = kCropDetail;
 };
+
+// torchvision's Resize(shorter), CenterCrop(side): the shorter side is scaled to `shorter` (0: to `side`), and the
+// middle is kept.
+ImageCrop middle_square(ImageSize image, int64_t side, int64_t shorter = 0);
 
 // The content of an image file, for what does not need the whole image. The content must outlive it; `path` is its
 // name in errors. Each function throws FormatError as read_image.
 class EncodedImage {
  public:
-  EncodedImage(std::string_view content, const std::string& path);  // reads the header
+  // Reads the header. `upright`: turned as Exif says, as Pillow's exif_transpose.
+  EncodedImage(std::string_view content, const std::string& path, bool upright = false);
   ~EncodedImage();
 
   ImageSize size() const;
-  Image decode(int64_t least = INT64_MAX);
+  Image decode();
 
   // Resizes parts of the image, as resize_part does with the whole image. Decodes once what all of them need together,
-  // and of a JPEG little more. One that is at least 2 kDetail times as high and as wide as its result is taken from the
-  // image decoded to a half (4 kDetail: a quarter, 8 kDetail: an eighth), its edges rounded to whole pixels there. So
-  // the result for a part does not depend on the others. Parts must be inside of the image and not empty, sizes
-  // positive. Damage is noted in what is decoded and above; below, only if a JPEG does not end with its marker.
+  // and of a JPEG little more. One that is at least 2 `detail` times as high and as wide as its size is taken from the
+  // image decoded to a half (4 `detail`: a quarter, 8 `detail`: an eighth), with the same edges there. So the result
+  // for a part does not depend on the others. Parts must be inside of the image and not empty, sizes positive. Damage
+  // is noted in what is decoded and above; below, only if a JPEG does not end with its marker.
   void crop(std::span<const ImageCrop> crops);
 
  private:
@@ -78,23 +85,26 @@ class EncodedImage {
   std::unique_ptr<ImageReader> reader_;
 };
 
-// A part of an image (inside of it and not empty) resized to (size.height, size.width, 3) bytes: kernels/resample.h.
-void resize_part(const Image& image, const ImagePart& part, ImageSize size, uint8_t* to);
+// A part of an image (inside of it and not empty), as Pillow's and torchvision's Resize, level for level:
+// kernels/resample.h. Only what is kept is scaled. Each pixel of `image` stands for by x by, in which the part counts.
+void resize_part(const Image& image, const ImageCrop& crop, int64_t by = 1);
 
-// As Pillow's and torchvision's Resize, level for level: kernels/resample.h.
 Image resized(const Image& image, ImageSize size);
-
-// Scales the shorter side to `side`, then crops side x side from the middle: torchvision's Resize(side),
-// CenterCrop(side). Only the part that is kept is scaled, so the cost does not depend on the longer side.
-Image resized_and_cropped(const Image& image, int64_t side);
+Image resized_and_cropped(const Image& image, int64_t side);  // its middle_square
 
 // Whether a path ends as one of kImageEndings, in either case.
 bool is_image_path(const std::string& path);
 
 // An image of this size: scaled, and cropped to a square if `size` is one, unless it has this size. Throws FormatError
 // for one that is too narrow for a square.
-Image read_image_as(const std::string& path, ImageSize size);
-Image decode_image_as(std::string_view content, const std::string& path, ImageSize size);
+struct ImageReading {
+  bool upright = false;  // turned as Exif says, as Pillow's exif_transpose
+  int64_t resize = 0;    // `shorter` of middle_square, for squares of any image
+
+  bool operator==(const ImageReading&) const = default;
+};
+Image read_image_as(const std::string& path, ImageSize size, const ImageReading& how = {});
+Image decode_image_as(std::string_view content, const std::string& path, ImageSize size, const ImageReading& how = {});
 
 // Writes (height, width, channels) bytes, of 3 channels or of 1: the luma of ITU-R 601, as with Pillow's convert("L").
 void copy_pixels(const Image& image, int64_t channels, uint8_t* to);

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cerrno>
 #include <filesystem>
+#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -159,9 +160,15 @@ std::string LeftOut::str() const {
 }
 
 LabelledImages chosen(const LabelledImages& from, const std::vector<int64_t>& images) {
-  LabelledImages out{std::make_shared<ChosenImages>(from.images, images), {}};
+  LabelledImages out{std::make_shared<ChosenImages>(from.images, images, from.images->reading()), {}};
   for (const int64_t i : images) out.labels.push_back(from.labels[size_t(i)]);
   return out;
+}
+
+LabelledImages read_as(const LabelledImages& from, const ImageReading& reading) {
+  std::vector<int64_t> all(size_t(from.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return {std::make_shared<ChosenImages>(from.images, std::move(all), reading), from.labels};
 }
 
 FolderListing list_classes(const std::string& root, const Found& found) {

@@ -21,6 +21,7 @@ struct LabelledImages {
 
 // Some of them, in this order.
 LabelledImages chosen(const LabelledImages& from, const std::vector<int64_t>& images);
+LabelledImages read_as(const LabelledImages& from, const ImageReading& reading);  // the same images
 
 // What a listing leaves out, and counts.
 struct LeftOut {

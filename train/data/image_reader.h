@@ -23,6 +23,21 @@ class ImageReader {
 // green and blue first; either may be negative. Returns the part.
 ImagePart cut(const uint8_t* from, int64_t row, int64_t pixel, const ImagePart& part, Image& to);
 
+// What TIFF's and Exif's orientations 1 to 8 say of a stored picture: whether its last row or column is to be seen
+// first, and whether, then, its rows are to be seen as columns.
+struct Orientation {
+  int value = 1;
+  bool last_row() const { return value == 3 || value == 4 || value == 6 || value == 7; }
+  bool last_column() const { return value == 2 || value == 3 || value == 7 || value == 8; }
+  bool turned() const { return value >= 5; }
+  ImageSize seen(ImageSize stored) const { return turned() ? ImageSize{stored.width, stored.height} : stored; }
+};
+// As cut() of the picture that is to be seen, from the first pixel of the stored one.
+ImagePart cut_seen(const uint8_t* stored, ImageSize size, int64_t pixel, Orientation o, const ImagePart& part,
+                   Image& to);
+// The image of a reader as it is to be seen.
+std::unique_ptr<ImageReader> turn(std::unique_ptr<ImageReader> reader, Orientation orientation);
+
 // Throws FormatError for too many pixels, and for a file that is shorter than units / per_byte bytes: by its format,
 // one byte of the file holds at most `per_byte` of the `units` (blocks, bytes) that the image needs.
 void check_image_size(const std::string& path, ImageSize size, int64_t units, int64_t per_byte,

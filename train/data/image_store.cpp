@@ -1,10 +1,13 @@
 #include "train/data/image_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 
 #include "core/env.h"
 #include "core/parallel.h"
+#include "core/printable.h"
+#include "train/data/exif.h"
 #include "train/data/image_cache.h"
 #include "train/report/progress.h"
 
@@ -23,11 +26,11 @@ std::vector<int64_t> evenly(int64_t n, int64_t most) {
 
 ImageSize size_of(const EncodedImages& images, int64_t i) {
   const std::string content = images.read(i);
-  return EncodedImage(content, images.path(i)).size();
+  return EncodedImage(content, images.path(i), images.reading().upright).size();
 }
 
 // The size of all images, or of kMeasured of each list; none if they differ.
-ImageSize common_size(const std::vector<const LabelledImages*>& lists) {
+ImageSize common_size(const std::vector<LabelledImages*>& lists) {
   const EncodedImages& some = *lists[0]->images;
   const ImageSize first = size_of(some, 0);
   bool alike = true;
@@ -76,6 +79,83 @@ Dataset dataset_of(const ImageLists& lists, const LabelledImages& list, ImageSiz
   return out;
 }
 
+// Leaves out of a list what cannot be decoded to side x side pixels (0: at all).
+void leave_out_damaged(LabelledImages& list, const char* split, int64_t side, bool progress,
+                       std::vector<DamagedImage>& damaged) {
+  std::vector<std::string> messages(size_t(list.size()));
+  Progress bar(concat("checking ", split, " images"), list.size(), progress, "images");
+  std::mutex drawing;
+  int64_t done = 0;
+  parallel_for(list.size(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      try {
+        const std::string content = list.images->read(i), path = list.images->path(i);
+        if (side > 0) decode_image_as(content, path, {side, side}, list.images->reading());
+        else decode_image(content, path);
+      } catch (const FormatError& e) {
+        messages[size_t(i)] = e.what();
+      }
+      const std::lock_guard lock(drawing);
+      bar.update(++done);
+    }
+  });
+  std::vector<int64_t> whole;
+  const size_t before = damaged.size();
+  for (int64_t i = 0; i < list.size(); ++i) {
+    const std::string& message = messages[size_t(i)];
+    if (message.empty()) whole.push_back(i);
+    else damaged.push_back({split, list.images->name(i), list.images->bytes(i), message});
+  }
+  if (damaged.size() > before) list = chosen(list, whole);
+}
+
+void note_orientation(std::vector<std::string>& notes, const ImageLists& lists) {
+  const EncodedImages& images = *lists.train.images;
+  const std::vector<int64_t> some = evenly(images.size(), kMeasured);
+  std::atomic<int64_t> turned = 0;
+  parallel_for(int64_t(some.size()), 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) turned += exif_orientation(images.read(some[size_t(i)])) != 1;
+  });
+  if (turned > 0)
+    notes.push_back(concat(lists.source, ": ", with_commas(turned), " of ", with_commas(int64_t(some.size())),
+                           " training images are not upright by their Exif data, and are read as stored, as Pillow "
+                           "reads them; --exif-orientation turns them"));
+}
+
+void note_classes(std::vector<std::string>& notes, const ImageLists& lists, bool predicts) {
+  constexpr int64_t kShown = 5;
+  if (lists.classes.size() == 1 && predicts)
+    notes.push_back(concat(lists.source, ": has one class, '", printable(lists.classes[0]),
+                           "', so every prediction will be right"));
+  if (lists.classes.empty() || lists.test.size() == 0) return;
+  std::vector<bool> untested(lists.classes.size());
+  for (const int64_t label : lists.train.labels) untested[size_t(label)] = true;
+  for (const int64_t label : lists.test.labels) untested[size_t(label)] = false;
+  const int64_t number = std::count(untested.begin(), untested.end(), true);
+  if (number == 0) return;
+  std::string names;
+  int64_t shown = 0;
+  for (size_t i = 0; i < untested.size() && shown < kShown; ++i)
+    if (untested[i]) names += concat(shown++ > 0 ? ", '" : " '", printable(lists.classes[i]), "'");
+  notes.push_back(concat(lists.source, ": no test images of ", number, " of ", untested.size(), " classes:", names,
+                         number > shown ? ", ..." : ""));
+}
+
+// What is probably not meant so.
+void note_levels(std::vector<std::string>& notes, const std::string& source, const PixelStatistics& pixels) {
+  constexpr int kLow = 64;
+  constexpr const char* kColours[] = {"red", "green", "blue"};
+  if (pixels.highest < kLow)
+    notes.push_back(concat(source, ": the highest level of the training images is ", pixels.highest,
+                           " of 255; of samples of 16 bits the upper 8 are read: scale files of 10, 12 or 14 bits"));
+  std::string same;
+  for (size_t c = 0; c < pixels.deviation.size(); ++c)
+    if (pixels.deviation[c] == 0) same += concat(same.empty() ? "" : " and ", kColours[c]);
+  if (!same.empty())
+    notes.push_back(concat(source, ": all pixels of the training images have the same ", same,
+                           "; it is not divided by its deviation"));
+}
+
 void keep_in_memory(Dataset& set, const std::string& title, bool progress) {
   Progress bar(title, set.size(), progress, "images");
   set.images = decoded(*set.encoded, evenly(set.size(), set.size()), {set.decoded[0], set.decoded[1]}, &bar);
@@ -100,6 +180,12 @@ void visit(Fields& f, ImageOptions& o) {
      .range = {1, 4096},
      .automatic = "the size of the images if all are equal, else 32",
      .scope = Scope::weights});
+  f("resize", o.resize,
+    {.help = "scale the shorter side of images to N before the middle, --image-size, is cut out",
+     .unit = "N",
+     .range = {1, 8192},
+     .automatic = "that of --image-size",
+     .scope = Scope::weights});
   f("image-store", o.store,
     {.help = "where images are: memory (decoded once, N x N), disk (the same, in a file of --image-cache for later "
              "runs), files (decoded for each batch; random crops are cut from the whole image)",
@@ -119,19 +205,46 @@ void visit(Fields& f, ImageOptions& o) {
      .scope = Scope::rank,
      .may_change = true,
      .evaluates = true});
+  f("skip-damaged", o.skip_damaged,
+    {.help = "decode all images at the start and leave out those that are damaged, which the run's list of files names",
+     .evaluates = true});
+  f("exif-orientation", o.exif_orientation,
+    {.help = "turn JPEG, PNG and WebP images as their Exif data say, as Pillow does only by exif_transpose",
+     .scope = Scope::weights});
 }
 
-Splits load_images(const ImageLists& lists, const ImageOptions& options, const DataRequest& request) {
+Splits load_images(ImageLists lists, const ImageOptions& options, const DataRequest& request) {
   Splits out;
-  std::vector<const LabelledImages*> all = {&lists.train, &lists.test};
+  std::vector<LabelledImages*> all = {&lists.train, &lists.test};
   if (lists.val) all.push_back(&*lists.val);
+  for (LabelledImages* list : all)
+    *list = read_as(*list, {options.exif_orientation, options.resize});
   const int64_t side = options.size > 0 ? options.size : request.side;
+  RT_CHECK_AS(UsageError, options.resize == 0 || (side > 0 && options.resize >= side), "--resize ", options.resize,
+              ": expected an --image-size of at most that");
+  constexpr const char* kSplits[] = {"train", "test", "val"};
+  for (size_t i = 0; i < all.size() && (options.skip_damaged || request.check); ++i) {
+    const int64_t number = all[i]->size();
+    leave_out_damaged(*all[i], kSplits[i], side, request.progress, out.damaged);
+    RT_CHECK_AS(FormatError, all[i]->size() > 0 || number == 0 || request.check, lists.source, ": all ", number,
+                " images for `", kSplits[i], "` are damaged, such as ", out.damaged.back().message);
+  }
+  if (request.check) {
+    out.train = dataset_of(lists, lists.train, {}), out.test = dataset_of(lists, lists.test, {});
+    if (lists.val) out.val = dataset_of(lists, *lists.val, {});
+    return out;
+  }
+  if (!out.damaged.empty())
+    out.notes.push_back(concat(lists.source, ": ", with_commas(int64_t(out.damaged.size())),
+                               " damaged images are left out, such as ", out.damaged[0].message));
   ImageSize size = side > 0 ? ImageSize{side, side} : common_size(all);
   if (size == ImageSize{}) {
     size = {kFallbackSide, kFallbackSide};
     out.notes.push_back(concat(lists.source, ": the images have different sizes, all are resized to ", kFallbackSide,
                                " x ", kFallbackSide, "; use --image-size N for N x N"));
   }
+  note_classes(out.notes, lists, request.labels);
+  if (!options.exif_orientation) note_orientation(out.notes, lists);
   int64_t number = 0;
   for (const LabelledImages* list : all) number += list->size();
   const int64_t bytes = number * size.height * size.width * 3;
@@ -150,10 +263,10 @@ Splits load_images(const ImageLists& lists, const ImageOptions& options, const D
   keep(out.train, "reading training images");
   if (out.val) keep(*out.val, "reading validation images");
   keep(out.test, "reading test images");
-  const PixelStatistics pixels =
-      pixel_statistics(
+  const PixelStatistics pixels = pixel_statistics(
       store != "memory" ? decoded(*lists.train.images, evenly(out.train.size(), kMeasured), size, nullptr)
-                             : out.train.images);
+                        : out.train.images);
+  note_levels(out.notes, lists.source, pixels);
   out.each([&](Dataset& set) {
     set.mean = pixels.mean, set.deviation = pixels.deviation;
     for (float& deviation : set.deviation) deviation = deviation > 0 ? deviation : 1;

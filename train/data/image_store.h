@@ -14,6 +14,9 @@ struct ImageOptions {
   std::string store = {};  // "memory", "disk" or "files"; empty: memory if it suffices, else files
   int64_t memory = 1024;  // MiB for images that are kept in memory
   std::string cache = {};  // folder for images that are kept on the disk; empty: the user's
+  bool skip_damaged = false;  // decode all images at the start and leave out those that cannot be
+  int64_t resize = 0;         // of the shorter side before the middle is cut out; 0: `size`
+  bool exif_orientation = false;  // turn images as their Exif data say
 };
 void visit(Fields& f, ImageOptions& o);
 
@@ -29,8 +32,8 @@ struct ImageLists {
 // is read as memory is, are decoded now, once, or, on the disk, in an earlier run. Otherwise each batch decodes its
 // images, and random crops are cut from the whole image, not from what it became. Normalised by mean and deviation of
 // the training images; of images that are not kept, by those of kMeasured of them, evenly spread. Throws FormatError
-// for damaged images that are decoded now.
+// for damaged images that are decoded now and not skipped, and if all images of a split are damaged.
 inline constexpr int64_t kMeasured = 2048;
-Splits load_images(const ImageLists& lists, const ImageOptions& options, const DataRequest& request);
+Splits load_images(ImageLists lists, const ImageOptions& options, const DataRequest& request);
 
 }  // namespace ringtape

@@ -68,6 +68,7 @@ Splits load_imagefolder(const DataRequest& request) {
   check_test_folder(at, request.labels);
   ImageLists lists{.name = "imagefolder", .source = fs::absolute(at.root).lexically_normal().string()};
   Lister lister(request, at);
+  if (!lister.flat()) check_class_folders(at.train);
   FolderListing train = lister.list(at.train);
   const char* const hint =
       has_more_images_than_folders(at.train) ? "; images without labels train with `ringtape pretrain`" : "";

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 // after <cstdio>, which it needs
+#include <jerror.h>
 #include <jpeglib.h>
 
 #include <algorithm>
@@ -25,8 +26,11 @@ struct JpegErrors : jpeg_error_mgr {
   errors->format_message(info, errors->message);
   std::longjmp(errors->escape, 1);
 }
+// Warnings have negative levels; most of them mean missing pixels. The others many programs' files give.
 void on_jpeg_message(j_common_ptr info, int level) {
-  if (level < 0) on_jpeg_error(info);  // a warning; other levels are traces
+  constexpr int kHarmless[] = {JWRN_EXTRANEOUS_DATA, JWRN_JFIF_MAJOR, JWRN_ADOBE_XFORM, JWRN_NOT_SEQUENTIAL};
+  const auto* const end = std::end(kHarmless);
+  if (level < 0 && std::find(std::begin(kHarmless), end, info->err->msg_code) == end) on_jpeg_error(info);
 }
 
 // Each scan of a progressive file processes the whole image, even if it has only a few bytes.
@@ -144,12 +148,10 @@ class JpegReader : public ImageReader {
     if (setjmp(errors_.escape)) detail::fail<FormatError>({path_, ": damaged JPEG data (", errors_.message, ")"});
     f();
   }
-  // Adobe's files store inverted values: the remaining light instead of the amount of ink.
-  void mix(uint8_t* rgb, const uint8_t* inks, int64_t pixels) const {
-    const int flip = info_.saw_Adobe_marker ? 0 : 255;
+  // As Adobe's programs store it, with or without their marker: the remaining light instead of the amount of ink.
+  static void mix(uint8_t* rgb, const uint8_t* light, int64_t pixels) {
     for (int64_t i = 0; i < pixels; ++i)
-      for (int c = 0; c < 3; ++c)
-        rgb[3 * i + c] = uint8_t(((inks[4 * i + c] ^ flip) * (inks[4 * i + 3] ^ flip) + 127) / 255);
+      for (int c = 0; c < 3; ++c) rgb[3 * i + c] = uint8_t((light[4 * i + c] * light[4 * i + 3] + 127) / 255);
   }
 
   const std::string_view content_;

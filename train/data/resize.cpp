@@ -10,63 +10,72 @@
 namespace ringtape {
 namespace {
 
-// Output pixels [begin, begin + count) along an axis that is scaled to `length` pixels.
-struct Kept {
-  int64_t length, begin, count;
-};
-
-// A part of an image resized to (rows.length, columns.length): (rows.count, columns.count, 3) bytes of it.
-void resample_part(const Image& image, const ImagePart& part, Kept rows, Kept columns, uint8_t* to) {
-  constexpr int64_t kMostProduct = int64_t{1} << 60;
-  RT_CHECK_AS(UsageError,
-              rows.length <= kMostProduct / std::max<int64_t>(part.height, 1) &&
-                  columns.length <= kMostProduct / std::max<int64_t>(part.width, 1),
-              part.width, " x ", part.height, " pixels scaled to ", columns.length, " x ", rows.length,
-              ": that is too large");
-  View y{to, DType::u8, {}, 3, {rows.count, columns.count, 3}, {3 * columns.count, 3, 1}};
-  View x{const_cast<uint8_t*>(image.rgb.data()) + 3 * (part.top * image.size.width + part.left), DType::u8, {}, 3,
-         {part.height, part.width, 3}, {3 * image.size.width, 3, 1}};
-  resample(y, x, {rows.length, columns.length, rows.begin, columns.begin});
-}
-
-Image scaled_part(const Image& image, Kept rows, Kept columns) {
-  Image out{{rows.count, columns.count}, std::vector<uint8_t>(size_t(3 * rows.count * columns.count))};
-  resample_part(image, {0, 0, image.size.height, image.size.width}, rows, columns, out.rgb.data());
-  return out;
-}
+Image image_of(ImageSize size) { return {size, std::vector<uint8_t>(size_t(3 * size.height * size.width))}; }
 
 }  // namespace
 
-void resize_part(const Image& image, const ImagePart& part, ImageSize size, uint8_t* to) {
-  resample_part(image, part, {size.height, 0, size.height}, {size.width, 0, size.width}, to);
+void resize_part(const Image& image, const ImageCrop& crop, int64_t by) {
+  const auto& [part, size, to, kept, detail] = crop;
+  constexpr int64_t kMostProduct = int64_t{1} << 60;
+  RT_CHECK_AS(UsageError,
+              size.height <= kMostProduct / std::max<int64_t>(part.height + 2 * by, 1) &&
+                  size.width <= kMostProduct / std::max<int64_t>(part.width + 2 * by, 1),
+              part.width, " x ", part.height, " pixels scaled to ", size.width, " x ", size.height,
+              ": that is too large");
+  const int64_t height = kept.height > 0 ? kept.height : size.height, width = kept.height > 0 ? kept.width : size.width;
+  const ScaledAxis rows{part.height, size.height, by, part.top % by},
+      columns{part.width, size.width, by, part.left % by};
+  const View y{to, DType::u8, {}, 3, {height, width, 3}, {3 * width, 3, 1}};
+  const View x{const_cast<uint8_t*>(image.rgb.data()) + 3 * (part.top / by * image.size.width + part.left / by),
+               DType::u8,
+               {},
+               3,
+               {rows.pixels(), columns.pixels(), 3},
+               {3 * image.size.width, 3, 1}};
+  resample(y, x, {rows, columns, kept.top, kept.left});
+}
+
+ImageCrop middle_square(ImageSize image, int64_t side, int64_t shorter) {
+  const int64_t from = std::min(image.height, image.width), to = shorter > 0 ? shorter : side;
+  const ImageSize scaled{to * image.height / from, to * image.width / from};
+  const auto margin = [side](int64_t length) { return int64_t(std::nearbyint(double(length - side) / 2)); };
+  return {
+      {0, 0, image.height, image.width}, scaled, nullptr, {margin(scaled.height), margin(scaled.width), side, side}};
 }
 
 Image resized(const Image& image, ImageSize size) {
-  if (image.size == size) return image;
-  return scaled_part(image, {size.height, 0, size.height}, {size.width, 0, size.width});
+  Image out = image_of(size);
+  resize_part(image, {{0, 0, image.size.height, image.size.width}, size, out.rgb.data()});
+  return out;
 }
 
 Image resized_and_cropped(const Image& image, int64_t side) {
-  const auto [height, width] = image.size;
-  const int64_t shorter = std::min(height, width);
-  const auto middle = [&](int64_t length) {
-    const int64_t scaled = side * length / shorter;
-    return Kept{scaled, int64_t(std::nearbyint(double(scaled - side) / 2)), side};
-  };
-  return scaled_part(image, middle(height), middle(width));
+  Image out = image_of({side, side});
+  ImageCrop crop = middle_square(image.size, side);
+  crop.to = out.rgb.data();
+  resize_part(image, crop);
+  return out;
 }
 
-Image read_image_as(const std::string& path, ImageSize size) { return decode_image_as(read_file(path), path, size); }
+Image read_image_as(const std::string& path, ImageSize size, const ImageReading& how) {
+  return decode_image_as(read_file(path), path, size, how);
+}
 
-Image decode_image_as(std::string_view content, const std::string& path, ImageSize size) {
-  Image image = decode_image(content, path, kDetail * std::max(size.height, size.width));
-  if (image.size == size) return image;
-  if (size.height != size.width) return resized(image, size);
-  const auto [shorter, longer] = std::minmax(image.size.height, image.size.width);
-  RT_CHECK_AS(FormatError, longer <= kMostAspect * shorter, path, ": ", image.size.width, " x ", image.size.height,
-              " pixels, too narrow for a square from the middle: one side is more than ", kMostAspect,
-              " times the other; remove it");
-  return resized_and_cropped(image, size.height);
+Image decode_image_as(std::string_view content, const std::string& path, ImageSize size, const ImageReading& how) {
+  EncodedImage image(content, path, how.upright);
+  const auto [height, width] = image.size();
+  ImageCrop crop{{0, 0, height, width}, size};
+  if (size.height == size.width && (how.resize > 0 || image.size() != size)) {
+    const auto [shorter, longer] = std::minmax(height, width);
+    RT_CHECK_AS(FormatError, longer <= kMostAspect * shorter, path, ": ", width, " x ", height,
+                " pixels, too narrow for a square from the middle: one side is more than ", kMostAspect,
+                " times the other; remove it");
+    crop = middle_square(image.size(), size.height, how.resize);
+  }
+  Image out = image_of(size);
+  crop.to = out.rgb.data(), crop.detail = kDetail;
+  image.crop({&crop, 1});
+  return out;
 }
 
 void copy_pixels(const Image& image, int64_t channels, uint8_t* to) {

@@ -18,9 +18,18 @@ struct SplitFolders {
   std::string root, train, val, test;
   bool divided() const { return train != root; }
 };
-// In `dir`: train, and test; val has the validation images, or the test images if there is no test. Throws MissingData,
-// naming the data set, if there is no such folder, UsageError for a folder that is named and not there.
+// What a name says by itself: train or training; val, valid, validation or dev; test or testing; in any case.
+enum class Split : uint8_t { none, train, val, test };
+Split split_of(const std::string& word);
+
+// In `dir`, by split_of: train, and test; val has the validation images, or the test images if there is no test.
+// Throws MissingData, naming the data set, if there is no such folder, UsageError for a folder that is named and not
+// there, and for two of a split.
 SplitFolders split_folders(const SplitFolderOptions& options, const std::string& dir, const std::string& set);
+
+// Throws FormatError if the folders in this one cannot be classes, as train and test, or images and annotations, or if
+// there is one, around those of splits.
+void check_class_folders(const std::string& root);
 
 // Throws IoError if splits have their own folders, labels are needed, and there is none for the test images.
 void check_test_folder(const SplitFolders& at, bool labels);

@@ -31,7 +31,8 @@ struct TarSample {
 
 struct TarSamples {
   std::vector<TarSample> samples;         // those with an image, in the archive's order
-  int64_t without_image = 0, unused = 0;  // samples without an image; members that are neither image nor label
+  int64_t unused = 0;      // members that are neither image nor label, and those of samples without an image
+  std::string dotted = {};  // of these, the first that would be an image if its key ended at its last dot; "": none
 };
 
 // The samples of an archive by WebDataset's convention: the members of one stand together and have the same name up to

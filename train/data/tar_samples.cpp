@@ -37,10 +37,13 @@ TarSamples tar_samples(const TarIndex& index, const std::string& path) {
   std::unordered_set<std::string> keys;
   TarSample now;
   bool open = false;
+  int64_t members = 0, others = 0;  // of the sample
+  std::string dotted;               // the first of them
   const auto finish = [&] {
-    if (open && now.image < 0) ++out.without_image;
+    out.unused += now.image < 0 ? members : others;
+    if (now.image < 0 && out.dotted.empty()) out.dotted = dotted;
     if (open && now.image >= 0) out.samples.push_back(std::move(now));
-    now = {};
+    now = {}, members = others = 0, dotted.clear();
   };
   for (size_t i = 0; i < index.members.size(); ++i) {
     const std::string_view name = index.members[i].name;
@@ -57,6 +60,7 @@ TarSamples tar_samples(const TarIndex& index, const std::string& path) {
                   "' do not stand together; make the archive anew, with tar --sort=name");
     }
     const Role role = role_of(name.substr(length));
+    ++members;
     if (role == Role::image) {
       RT_CHECK_AS(FormatError, now.image < 0, path, ": the sample '", printable(key), "' has two images, '",
                   printable(index.members[size_t(std::max<int64_t>(now.image, 0))].name), "' and '", printable(name),
@@ -67,7 +71,8 @@ TarSamples tar_samples(const TarIndex& index, const std::string& path) {
                   index.members[i].size, " bytes; a label has at most ", kMostLabelBytes);
       now.label = int64_t(i);
     } else if (role == Role::other) {
-      ++out.unused;
+      ++others;
+      if (dotted.empty() && is_image_path(std::string(name))) dotted = name;
     }
   }
   finish();

@@ -4,7 +4,6 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "core/check.h"
@@ -122,9 +121,9 @@ class TiffReader : public ImageReader {
         path_, ": TIFF data of photometric interpretation ", colours, "; expected grey, RGB, a palette, CMYK or YCbCr");
     uint16_t* map[3] = {};
     if (colours == PHOTOMETRIC_PALETTE && !TIFFGetField(tiff_, TIFFTAG_COLORMAP, &map[0], &map[1], &map[2])) damaged();
-    RT_CHECK_AS(FormatError, kind == SAMPLEFORMAT_UINT && bits <= 16 && samples >= 1 && samples <= 5, path_,
-                ": TIFF data of ", samples, " samples of ", bits, " bits, of format ", kind,
-                "; expected 1 to 5 whole numbers of at most 16 bits");
+    RT_CHECK_AS(FormatError, kind == SAMPLEFORMAT_UINT && bits <= 16, path_, ": TIFF data of ", samples, " samples of ",
+                bits, " bits, of format ", kind, "; expected whole numbers of at most 16 bits");
+    check_bands(samples, colours);
     check_image_size(path_, size_, 0, 1, memory_.content);
     const int64_t pixels = size_.height * size_.width, expansion = most_expansion(compression);
     constexpr int64_t kAnyway = int64_t{1} << 24, kPerByte = 4096;
@@ -137,29 +136,22 @@ class TiffReader : public ImageReader {
   }
 
   // As Pillow, and so torchvision, gives it: turned as its orientation says, unlike those of other formats.
-  ImageSize size() const override { return turned() ? ImageSize{size_.width, size_.height} : size_; }
+  ImageSize size() const override { return orientation_.seen(size_); }
 
   ImagePart read(const ImagePart& part, int64_t, Image& to) override {
     raster_.resize(size_t(size_.height * size_.width));
     memory_.pixels = true;
-    const bool good = TIFFReadRGBAImageOriented(tiff_, uint32_t(size_.width), uint32_t(size_.height), raster_.data(),
-                                                ORIENTATION_TOPLEFT, 1);
+    const bool good = decode();
     memory_.pixels = false;
     if (!good || memory_.message[0] != '\0') damaged();
-    const auto* from = reinterpret_cast<const uint8_t*>(raster_.data());
-    int64_t down = 4 * size_.width, across = 4;
-    const bool last_column = orientation_ == 2 || orientation_ == 3 || orientation_ == 7 || orientation_ == 8,
-               last_row = orientation_ == 3 || orientation_ == 4 || orientation_ == 6 || orientation_ == 7;
-    if (last_row) from += (size_.height - 1) * down, down = -down;
-    if (last_column) from += (size_.width - 1) * across, across = -across;
-    if (turned()) std::swap(down, across);
-    return cut(from, down, across, part, to);
+    if (multiplied_) divide_by_opacity();
+    return cut_seen(reinterpret_cast<const uint8_t*>(raster_.data()), size_, 4, orientation_, part, to);
   }
 
  private:
   [[noreturn]] void damaged() const {
-    detail::fail<FormatError>({path_, ": damaged TIFF data (",
-                              memory_.message[0] != '\0' ? memory_.message : "it cannot be decoded", ")"});
+    detail::fail<FormatError>(
+        {path_, ": damaged TIFF data (", memory_.message[0] != '\0' ? memory_.message : "it cannot be decoded", ")"});
   }
   int field(uint32_t tag) const {
     uint16_t value = 0;
@@ -173,14 +165,51 @@ class TiffReader : public ImageReader {
     RT_CHECK_AS(FormatError, uint64_t(width) * height <= uint64_t(std::max(4 * pixels, kAnyway)), path_,
                 ": damaged TIFF data (tiles of ", width, " x ", height, " pixels)");
   }
-  bool turned() const { return orientation_ >= 5; }
+  // As many further bands as Pillow reads: none of them may be a colour.
+  void check_bands(int bands, int photometric) const {
+    const bool rgb = photometric == PHOTOMETRIC_RGB, inks = photometric == PHOTOMETRIC_SEPARATED,
+               ycbcr = photometric == PHOTOMETRIC_YCBCR, palette = photometric == PHOTOMETRIC_PALETTE;
+    const int least = inks ? 4 : rgb || ycbcr ? 3 : 1, most = rgb || inks ? 6 : ycbcr ? 3 : 2;
+    RT_CHECK_AS(FormatError, bands >= least && bands <= most, path_, ": a TIFF image of ", bands, " bands; expected ",
+                least, least < most ? concat(" to ", most) : "", " for ",
+                inks      ? "CMYK"
+                : rgb     ? "RGB"
+                : ycbcr   ? "YCbCr"
+                : palette ? "a palette"
+                          : "grey",
+                ", as it says it is; write the three bands that are to be seen as RGB");
+  }
+
+  bool decode() {
+    char message[1024] = "";
+    TIFFRGBAImage image;
+    if (!TIFFRGBAImageOK(tiff_, message) || !TIFFRGBAImageBegin(&image, tiff_, 1, message)) {
+      std::snprintf(memory_.message, sizeof memory_.message, "%s", message);
+      return false;
+    }
+    image.req_orientation = ORIENTATION_TOPLEFT;
+    if (image.Bitdepth16To8)  // the upper byte, where libtiff rounds
+      for (int i = 0; i < 1 << 16; ++i) image.Bitdepth16To8[i] = uint8_t(i >> 8);
+    const bool good = TIFFRGBAImageGet(&image, raster_.data(), image.width, image.height);
+    TIFFRGBAImageEnd(&image);
+    return good;
+  }
+  // Takes colours back that are stored multiplied by their opacity, rounded down as by Pillow.
+  void divide_by_opacity() {
+    for (uint32_t& pixel : raster_) {
+      auto* const p = reinterpret_cast<uint8_t*>(&pixel);
+      const int a = p[3];
+      for (int c = 0; c < 3; ++c) p[c] = a == 0 ? uint8_t{0} : uint8_t(std::min(255, p[c] * 255 / a));
+    }
+  }
 
   // libtiff does not turn; colours are not multiplied by the fourth channel.
   void prepare(int samples) {
-    if (const int told = field(TIFFTAG_ORIENTATION); told >= 1 && told <= 8) orientation_ = told;
+    if (const int told = field(TIFFTAG_ORIENTATION); told >= 1 && told <= 8) orientation_ = {told};
     TIFFSetField(tiff_, TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT);
     uint16_t count = 0, *kinds = nullptr;
     if (!TIFFGetField(tiff_, TIFFTAG_EXTRASAMPLES, &count, &kinds) || count == 0 || count >= samples) return;
+    multiplied_ = kinds[0] == EXTRASAMPLE_ASSOCALPHA;
     std::vector<uint16_t> changed(kinds, kinds + count);
     for (uint16_t& kind : changed)
       if (kind == EXTRASAMPLE_UNASSALPHA) kind = EXTRASAMPLE_ASSOCALPHA;
@@ -191,7 +220,8 @@ class TiffReader : public ImageReader {
   TiffMemory memory_;
   TIFF* tiff_ = nullptr;
   ImageSize size_;  // in the file
-  int orientation_ = 1;
+  Orientation orientation_;
+  bool multiplied_ = false;
   std::vector<uint32_t> raster_;
 };
 

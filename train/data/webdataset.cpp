@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/parallel.h"
+#include "core/printable.h"
 #include "train/data/tar_index.h"
 #include "train/io/file.h"
 #include "train/io/look.h"
@@ -45,14 +46,16 @@ struct Archives {
   std::vector<std::string> train, val, test;
 };
 
-// Whether letters of a name make this word, with none before or behind them.
-bool has_word(const std::string& name, const std::string& word) {
-  const auto is_letter = [&](size_t at) {
-    return at < name.size() && std::isalpha(static_cast<unsigned char>(name[at]));
-  };
-  for (size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1))
-    if (!(at > 0 && is_letter(at - 1)) && !is_letter(at + word.size())) return true;
-  return false;
+// The split that a word of a name says; words are of letters alone. Test counts before val.
+Split split_in(const std::string& name) {
+  Split out = Split::none;
+  const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0; };
+  for (auto at = name.begin(); at != name.end();) {
+    const auto begin = std::find_if(at, name.end(), is_letter);
+    at = std::find_if_not(begin, name.end(), is_letter);
+    out = std::max(out, split_of(std::string(begin, at)));
+  }
+  return out;
 }
 
 Archives archives_of(const SplitFolders& at) {
@@ -64,18 +67,33 @@ Archives archives_of(const SplitFolders& at) {
   for (const std::string& path :
        archives_in(at.root, "; expected DIR/train/*.tar, with test/ or val/ next to it, or DIR/*.tar")) {
     const std::string name = fs::path(path).filename().string();
-    const bool val = has_word(name, "val") || has_word(name, "validation"), test = has_word(name, "test");
-    (test ? out.test : val ? out.val : out.train).push_back(path);
+    const Split split = split_in(name);
+    (split == Split::test ? out.test : split == Split::val ? out.val : out.train).push_back(path);
   }
   if (out.test.empty()) out.test.swap(out.val);
   return out;
 }
 
+// Members that are not read, and one that is no image only because of dots in its name.
+struct Unused {
+  int64_t members = 0;
+  std::string dotted = {};
+
+  void add(const Unused& other) {
+    members += other.members;
+    if (dotted.empty()) dotted = other.dotted;
+  }
+  std::string about_dots() const {
+    if (dotted.empty()) return "";
+    return concat("; the key of '", printable(dotted), "' ends at its first dot, so it is no image");
+  }
+};
+
 // One archive: its images, with their places, and labels, -1 for none.
 struct Shard {
   std::vector<TarMember> images;
   std::vector<int64_t> labels;
-  int64_t unused = 0;
+  Unused unused;
 };
 
 Shard read_shard(const std::string& path) {
@@ -92,14 +110,14 @@ Shard read_shard(const std::string& path) {
     const TarMember& label = index.members[size_t(sample.label)];
     out.labels.push_back(tar_label(label, file.read(uint64_t(label.offset), uint64_t(label.size)),
                                    concat(path, ":", label.name)));
-    if (out.labels.back() < 0) ++out.unused;  // .json with something else
+    if (out.labels.back() < 0) ++out.unused.members;  // .json with something else
   }
-  out.unused += found.unused + found.without_image + index.links + index.others;
+  out.unused.add({found.unused + index.links + index.others, found.dotted});
   return out;
 }
 
 // The images of archives in their order. Counts what is left out.
-LabelledImages read_shards(const std::vector<std::string>& paths, int64_t& unused) {
+LabelledImages read_shards(const std::vector<std::string>& paths, Unused& unused) {
   std::vector<Shard> shards(paths.size());
   parallel_for(int64_t(paths.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) shards[size_t(i)] = read_shard(paths[size_t(i)]);
@@ -109,7 +127,7 @@ LabelledImages read_shards(const std::vector<std::string>& paths, int64_t& unuse
   for (size_t s = 0; s < shards.size(); ++s) {
     for (const auto& [name, offset, size] : shards[s].images) images->add(int64_t(s), name, offset, size);
     out.labels.insert(out.labels.end(), shards[s].labels.begin(), shards[s].labels.end());
-    unused += shards[s].unused;
+    unused.add(shards[s].unused);
   }
   out.images = std::move(images);
   return out;
@@ -167,11 +185,11 @@ Splits load_webdataset(const DataRequest& request) {
   RT_CHECK_AS(MissingData, !archives.train.empty(), "webdataset: no archives of training images in ", at.train,
               ": all have val or test in their names");
   if (request.begins) request.begins();
-  int64_t unused = 0;
+  Unused unused;
   ImageLists lists{.name = "webdataset", .source = fs::absolute(at.root).lexically_normal().string()};
   lists.train = read_shards(archives.train, unused);
   RT_CHECK_AS(MissingData, lists.train.size() > 0, "webdataset: no images (", kImageEndings, ") in the archives of ",
-              at.train);
+              at.train, unused.about_dots());
   const bool labelled = has_labels(lists.train);
   RT_CHECK_AS(FormatError, labelled || !request.labels, lists.train.images->path(0),
               ": has no label (.cls, or .json with \"label\"); images without labels train with `ringtape pretrain`");
@@ -194,9 +212,10 @@ Splits load_webdataset(const DataRequest& request) {
   }
   Splits out = load_images(lists, options.images, request);
   if (!has_zero) out.notes.push_back(concat(at.root, ": no training image has label 0, from which labels count"));
-  if (unused > 0)
-    out.notes.insert(out.notes.begin(), concat(at.root, ": not read: ", with_commas(unused),
-                                               " members of archives that are neither images nor labels"));
+  if (unused.members > 0)
+    out.notes.insert(out.notes.begin(),
+                     concat(at.root, ": not read: ", with_commas(unused.members),
+                            " members of archives that are neither images nor labels", unused.about_dots()));
   return out;
 }
 

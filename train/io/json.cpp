@@ -254,7 +254,9 @@ class JsonTree : public JsonEvents {
 
 void read_json(std::string_view text, JsonEvents& events) {
   JsonSax sax{events};
-  Library::sax_parse(text, &sax);
+  // The library takes it for the end.
+  if (const size_t nul = text.find('\0'); nul != text.npos) events.error(concat("a byte 0 at byte ", nul));
+  else Library::sax_parse(text, &sax);
 }
 
 Json parse_json(std::string_view text, const std::string& where, int depth) {

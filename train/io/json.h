@@ -54,6 +54,7 @@ class Json {
   ~Json();
 
   bool is_null() const { return is<std::monostate>(); }
+  bool is_bool() const { return is<bool>(); }
   bool is_string() const { return is<std::string>(); }
   bool is_int64() const { return is<int64_t>(); }
   bool is_uint64() const { return is<uint64_t>() || (is<int64_t>() && std::get<int64_t>(value_) >= 0); }

@@ -155,13 +155,13 @@ bool is_pytorch(const std::string& path) {
 PyTorchFile::PyTorchFile(const std::string& path) : path_(path) {
   if (beginning_of(path).starts_with(kZip)) {
     auto source = std::make_unique<ZipSource>(path);
-    tensors_ = tensors_of(parse_pickle(source->pickle(), path), path);
+    tensors_ = tensors_of(parse_pickle(source->pickle(), path), path, header_.beside);
     header_.metadata = source->metadata();
     source_ = std::move(source);
   } else {
     auto source = std::make_unique<LegacySource>(path);
     const Pickle object = source->next();
-    tensors_ = tensors_of(object, path);
+    tensors_ = tensors_of(object, path, header_.beside);
     source->find(storages_of(object, path));
     source_ = std::move(source);
   }

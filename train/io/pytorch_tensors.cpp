@@ -53,6 +53,7 @@ class StateDict {
     for (auto& [name, tensor] : found_) out.push_back(std::move(tensor));
     return out;
   }
+  std::vector<std::string> beside;  // after tensors()
 
  private:
   using Members = std::vector<std::pair<std::string_view, Id>>;
@@ -181,13 +182,17 @@ class StateDict {
   bool is_state(Id id) const { return holds_tensors(id) || is_module(id); }
 
   // The set of weights in a dict, or in one that it has.
-  std::optional<Id> find_state(Id id, int depth = 0) const {
+  std::optional<Id> find_state(Id id, int depth = 0) {
     constexpr int kDeepest = 3;
     const Members all = members(id);
     for (const char* const name : kMembers)
       for (const auto& [key, member] : all)
         if (key == name && depth < kDeepest)
-          if (const std::optional<Id> found = find_state(member, depth + 1)) return found;
+          if (const std::optional<Id> found = find_state(member, depth + 1)) {
+            for (const auto& [other, id_of_other] : all)
+              if (other != key && is_state(id_of_other)) beside.push_back(shown_name(std::string(other)));
+            return found;
+          }
     if (is_state(id)) return id;
     Members states;
     for (const auto& member : all)
@@ -267,8 +272,12 @@ std::map<std::string, PickledStorage> storages_of(const Pickle& pickle, const st
   return out;
 }
 
-std::vector<PickledTensor> tensors_of(const Pickle& pickle, const std::string& path) {
-  return StateDict(pickle, path).tensors();
+std::vector<PickledTensor> tensors_of(const Pickle& pickle, const std::string& path,
+                                      std::vector<std::string>& beside) {
+  StateDict state(pickle, path);
+  std::vector<PickledTensor> out = state.tensors();
+  beside = state.beside;
+  return out;
 }
 
 }  // namespace ringtape

@@ -168,15 +168,26 @@ struct OpenFile {
 SafetensorsHeader read_safetensors_header(const std::string& path) { return std::move(OpenFile(path).header); }
 
 void read_safetensors(const std::string& path, const std::function<void(const SafetensorsHeader&)>& begin,
-                      const std::function<void(const TensorEntry&, Part rows, const Tensor& x)>& put) {
+                      const std::function<void(const TensorEntry&, Part rows, const Tensor& x)>& put,
+                      const std::function<bool(const std::string& name)>& wanted) {
   OpenFile file(path);
   const SafetensorsHeader& header = file.header;
+  const auto check = [&path](const TensorEntry& entry) {
+    RT_CHECK_AS(FormatError, entry.problem.empty(), path, ": tensor '", printable(entry.name), "' ", entry.problem);
+  };
+  if (!wanted) std::ranges::for_each(header.tensors, check);
   begin(header);
   const uint64_t bytes = header.tensors.empty() ? 0 : header.tensors.back().end;
   const auto given = header.metadata.find(kChecksum);
   const std::string checksum = given != header.metadata.end() && is_for(given->second, bytes) ? given->second : "";
   Crc32 crc;
   for (const TensorEntry& entry : header.tensors) {
+    const bool used = !wanted || wanted(entry.name);
+    if (used) check(entry);
+    if (!used && (checksum.empty() || !entry.problem.empty())) {
+      file.at += entry.end - entry.begin;
+      continue;
+    }
     const FileTensor whole(entry.name, Shape(std::span<const int64_t>(entry.shape)), entry.dtype);
     for (int64_t row = 0; row < whole.rows(); row += whole.rows_at_once()) {
       const Part rows{row, std::min(row + whole.rows_at_once(), whole.rows())};
@@ -185,6 +196,7 @@ void read_safetensors(const std::string& path, const std::function<void(const Sa
       const Tensor x(shape, entry.dtype);
       file.read(View(x).data, bytes_of(x));
       if (!checksum.empty()) crc.add(View(x).data, bytes_of(x));
+      if (!used) continue;
       check_bools(path, entry.name, x);
       put(entry, rows, x);
     }

@@ -56,10 +56,11 @@ void write_safetensors(const std::string& path, std::vector<FileTensor> tensors,
 Safetensors read_safetensors(const std::string& path);
 
 // The same in parts: `begin` gets the header, then `put` some rows of each tensor at a time. The checksum is compared
-// at the end.
+// at the end. With `wanted`, of other tensors only the checksum is looked at, and they may be of any type.
 struct SafetensorsHeader;
 struct TensorEntry;
 void read_safetensors(const std::string& path, const std::function<void(const SafetensorsHeader&)>& begin,
-                      const std::function<void(const TensorEntry&, Part rows, const Tensor& x)>& put);
+                      const std::function<void(const TensorEntry&, Part rows, const Tensor& x)>& put,
+                      const std::function<bool(const std::string& name)>& wanted = {});
 
 }  // namespace ringtape

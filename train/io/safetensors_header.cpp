@@ -20,6 +20,12 @@ std::string shown(const std::string& text) {
   return printable(text.size() > kShownBytes ? text.substr(0, kShownBytes) + "..." : text);
 }
 
+// Types of the format that tensors here do not have, with their bits.
+constexpr std::pair<const char*, uint64_t> kOtherTypes[] = {
+    {"I8", 8},          {"U16", 16},        {"I16", 16},         {"U32", 32},         {"U64", 64},
+    {"C64", 64},        {"F8_E4M3", 8},     {"F8_E5M2", 8},      {"F8_E8M0", 8},      {"F8_E4M3FNUZ", 8},
+    {"F8_E5M2FNUZ", 8}, {"F6_E2M3", 6},     {"F6_E3M2", 6},      {"F4", 4}};
+
 std::string known_types() {
   std::string out;
   for (const char* name : kTypeNames) out += concat(out.empty() ? "" : " ", name);
@@ -129,9 +135,15 @@ class HeaderReader : public JsonEvents {
   }
   void take_dtype(const std::string& name) {
     const auto found = std::find(kTypeNames.begin(), kTypeNames.end(), name);
-    RT_CHECK_AS(FormatError, found != kTypeNames.end(), path_, ": tensor '", shown(entry_.name), "' has dtype \"",
-                shown(name), "\"; known are ", known_types());
-    entry_.dtype = DType(found - kTypeNames.begin());
+    if (found != kTypeNames.end()) {
+      entry_.dtype = DType(found - kTypeNames.begin());
+      bits_ = 8 * size_of(entry_.dtype);
+      return;
+    }
+    const auto other = std::ranges::find(kOtherTypes, name, [](const auto& type) { return type.first; });
+    const std::string problem = concat("has dtype \"", shown(name), "\"; known are ", known_types());
+    RT_CHECK_AS(FormatError, other != std::end(kOtherTypes), path_, ": tensor '", shown(entry_.name), "' ", problem);
+    entry_.problem = problem, bits_ = other->second;
   }
   void count_metadata(const std::string& text) {
     metadata_bytes_ += text.size();
@@ -144,11 +156,11 @@ class HeaderReader : public JsonEvents {
     };
     check(has_dtype_, "dtype"), check(has_shape_, "shape"), check(has_offsets_, "data_offsets");
     const std::optional<uint64_t> elements = declared_elements(sizes_);
-    RT_CHECK_AS(
-        FormatError,
-        entry_.end < entry_.begin || (elements && *elements * size_of(entry_.dtype) == entry_.end - entry_.begin),
-        path_, ": tensor '", shown(entry_.name), "' takes ", entry_.end - entry_.begin,
-        " bytes, which is not what its shape and dtype need");
+    const uint64_t bytes = entry_.end - entry_.begin;
+    const bool fits = elements && *elements / 8 * bits_ + *elements % 8 * bits_ / 8 == bytes &&
+                      *elements % 8 * bits_ % 8 == 0;
+    RT_CHECK_AS(FormatError, entry_.end < entry_.begin || fits, path_, ": tensor '", shown(entry_.name), "' takes ",
+                bytes, " bytes, which is not what its shape and dtype need");
     entry_.shape.assign(sizes_.begin(), sizes_.end());
     RT_CHECK_AS(FormatError, out_.tensors.size() < kMostTensors, path_, ": more than ", kMostTensors, " tensors");
     out_.tensors.push_back(std::move(entry_));
@@ -160,6 +172,7 @@ class HeaderReader : public JsonEvents {
   std::string key_;
   bool in_metadata_ = false, has_metadata_ = false, has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
   TensorEntry entry_;
+  uint64_t bits_ = 0;  // of an element
   std::vector<uint64_t> numbers_, sizes_;
   bool in_list_ = false;  // inside the list that fills numbers_
   uint64_t metadata_bytes_ = 0;

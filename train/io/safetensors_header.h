@@ -19,12 +19,13 @@ struct TensorEntry {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;
   uint64_t begin = 0, end = 0;  // bytes from the start of the data
-  std::string problem = {};     // why it cannot be read; of other formats alone
+  std::string problem = {};     // why it cannot be read, then without a dtype
 };
 
 struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
   std::vector<TensorEntry> tensors;                      // in the order of their bytes
+  std::vector<std::string> beside = {};                  // names of other sets of weights, in other formats
   const TensorEntry* find(std::string_view name) const;  // null if there is none
 };
 
@@ -34,7 +35,8 @@ inline constexpr size_t kMostTensors = 1'000'000;
 
 // Parses the JSON of a header; `data_bytes` follow it in the file. Needs at most a few times the memory of the text:
 // less than 8 bytes per byte. Throws FormatError, beginning with `path`, for everything that the reference reader
-// rejects, for unsupported element types, for more than 8 axes, and above the limits above.
+// rejects, for unknown element types (an unsupported one is a problem of its entry), for more than 8 axes, and above
+// the limits above.
 SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_bytes, const std::string& path);
 
 // The header of a file. Throws IoError, too.

@@ -11,10 +11,7 @@ SafetensorsHeader read_weights_header(const std::string& path) {
 void read_weights(const std::string& path, const std::function<void(const SafetensorsHeader&)>& begin,
                   const std::function<bool(const std::string& name)>& wanted,
                   const std::function<void(const TensorEntry&, Part rows, const Tensor& x)>& put) {
-  if (!is_pytorch(path))
-    return read_safetensors(path, begin, [&](const TensorEntry& entry, Part rows, const Tensor& x) {
-      if (wanted(entry.name)) put(entry, rows, x);
-    });
+  if (!is_pytorch(path)) return read_safetensors(path, begin, put, wanted);
   PyTorchFile file(path);
   begin(file.header());
   for (size_t i = 0; i < file.header().tensors.size(); ++i) {

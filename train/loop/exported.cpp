@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "train/data/encoded_images.h"
 #include "train/io/json.h"
 
 namespace ringtape {
@@ -25,6 +26,13 @@ static std::string classes_text(const std::vector<std::string>& names) {
   return names.empty() || list.size() > kLongest ? "" : "\n\nClasses, in the order of the outputs: " + list;
 }
 
+// How files of images became these, in torchvision's words.
+static std::string scaling_text(const ImageReading& how, const Shape& image) {
+  if (how.resize == 0) return how.upright ? "; those of files are turned by ImageOps.exif_transpose" : "";
+  return concat("; those of files are the result", how.upright ? " of ImageOps.exif_transpose," : "", " of Resize(",
+                how.resize, "), CenterCrop(", image[0], ")");
+}
+
 std::string exported_readme(const Task& task, const std::string& file, bool backbone) {
   const ModelEntry& entry = find_model(task.model_name);
   const Dataset& data = task.data.train;
@@ -44,7 +52,8 @@ std::string exported_readme(const Task& task, const std::string& file, bool back
                 data.mean.empty() ? ", normalised as in their training"
                                   : concat(", normalised by channel: x = (x - mean) / deviation, with mean ",
                                            number_list(data.mean), " and deviation ", number_list(data.deviation)),
-                ".", backbone ? "" : classes_text(data.class_names), "\n\nWithout Python: `ringtape evaluate ", file,
+                data.encoded ? scaling_text(data.encoded->reading(), image) : "", ".",
+                backbone ? "" : classes_text(data.class_names), "\n\nWithout Python: `ringtape evaluate ", file,
                 data.mean.empty() ? concat(" --model ", task.model_name, " --data NAME") : "",
                 backbone ? " --protocol knn" : "", "`.\n");
   return out;

@@ -24,7 +24,8 @@ void visit(Fields& f, StepOptions& o) {
   f("clip-grad-norm", o.clip_grad_norm,
     {.help = "maximum norm of all gradients together; 0: no limit", .unit = "X", .range = kReal});
   f("ema", o.ema,
-    {.help = "keep a moving average of the weights with this decay and test the average; 0: no average",
+    {.help = "keep a moving average of the weights with this decay and test the average, with running statistics of "
+             "its own; 0: no average",
      .unit = "DECAY",
      .range = kFraction});
   f("label-smoothing", o.label_smoothing,
@@ -54,7 +55,10 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
     log_warn("--share-weights: ranks over ", group_->transport().name(), " have no memory in common: each has its own "
              "copy; --transport shm, on one machine and its CPU, has");
   set_deterministic_convolutions(execution.deterministic);
-  if (options.ema > 0) ema_.emplace(parameters_, options.ema, shards_.get());
+  if (options.ema > 0) {
+    ema_.emplace(parameters_, options.ema, shards_.get());
+    set_average_statistics();
+  }
   if (!shards_) return;
   std::vector<StateExchange::Held> held;
   for (const NamedTensor& state : optimizer_->state()) held.push_back({state.tensor, *shards_});

@@ -94,8 +94,12 @@ class Step {
   std::vector<FileTensor> state() const;
   std::vector<FileTensor> weights() const;  // parameters and buffers, in the order of files
   void set_count(int64_t steps, const std::vector<int64_t>& own = {}) { optimizer_->set_steps(steps, own); }
-  // The averaged parameters and the buffers, in the order of files (in_file_order); empty without ema.
+  // The averaged parameters and the buffers, with average_statistics(), in the order of files (in_file_order); empty
+  // without ema.
   std::vector<FileTensor> average() const;
+  // The running statistics that belong to the average; see AveragedModel. Empty without ema.
+  const Tensors& average_statistics() const { return average_statistics_; }
+  void set_average_statistics();  // to the model's, which has the average now
   void restart_average();  // from the current weights
   // Rank 0 calls f, which may use state(), weights() and average(), and the model's tensors one after another, while
   // the other ranks give it what they hold. All ranks call it.
@@ -126,7 +130,8 @@ class Step {
   std::unique_ptr<comm::ShardedBuffers> hold_own(comm::ProcessGroup& group, const ParallelOptions& parallel);
   Gathering gathering(const comm::ProcessGroup& group, const ParallelOptions& parallel) const;
   std::unique_ptr<ShardedTeacher> make_teacher(comm::ProcessGroup& group, const ParallelOptions& parallel);
-  void add_buffers(std::vector<FileTensor>& tensors) const;  // and frozen parameters
+  // And frozen parameters. `statistics`: instead of the model's running statistics; empty: those.
+  void add_buffers(std::vector<FileTensor>& tensors, const Tensors& statistics) const;
   FileTensor held(const std::string& name, const FlatParameters::Parameter& p, const Tensor& state,
                   int64_t which) const;
 
@@ -147,6 +152,7 @@ class Step {
   std::unique_ptr<Optimizer> optimizer_;
   GradientScale scale_;
   std::optional<Ema> ema_;
+  Tensors average_statistics_;
   std::unique_ptr<StateExchange> exchange_;  // of shards_
   std::unique_ptr<class StepGraph> graph_;   // null: nothing is recorded
 };

@@ -2,7 +2,9 @@
 #include <cmath>
 
 #include "kernels/copy.h"
+#include "nn/batch_norm.h"
 #include "train/loop/step.h"
+#include "train/loop/step_parts.h"
 #include "train/weights/weights.h"
 
 // What a step has: for checkpoints and evaluation, and to be counted.
@@ -95,16 +97,29 @@ std::vector<FileTensor> Step::weights() const {
   std::vector<FileTensor> out;
   for (const FlatParameters::Parameter& p : parameters_.parameters())
     out.push_back(held(p.name, p, parameters_.own_values(), weights_index()));
-  add_buffers(out);
+  add_buffers(out, {});
   return out;
 }
 
-void Step::add_buffers(std::vector<FileTensor>& tensors) const {
+void Step::set_average_statistics() {
+  Tensors now;
+  for (const Tensor* t : nn::running_statistics(model_)) now.push_back(*t);
+  if (average_statistics_.empty()) average_statistics_ = clones(now);
+  else copy_all(average_statistics_, now);
+}
+
+void Step::add_buffers(std::vector<FileTensor>& tensors, const Tensors& statistics) const {
+  const std::vector<Tensor*> running = nn::running_statistics(model_);
   for (const nn::Named& f : nn::named_frozen(model_)) tensors.push_back(NamedTensor{f.name, in_file_order(*f.tensor)});
   for (const nn::Named& b : nn::named_buffers(model_)) {
     const FlatParameters::Parameter* const followed = teacher_ ? teacher_->followed_by(b.tensor) : nullptr;
-    if (followed) tensors.push_back(held(b.name, *followed, teacher_->own(), weights_index() + 1));
-    else tensors.push_back(NamedTensor{b.name, in_file_order(*b.tensor)});
+    if (followed) {
+      tensors.push_back(held(b.name, *followed, teacher_->own(), weights_index() + 1));
+      continue;
+    }
+    const auto found = statistics.empty() ? running.end() : std::ranges::find(running, b.tensor);
+    const Tensor& values = found == running.end() ? *b.tensor : statistics[size_t(found - running.begin())];
+    tensors.push_back(NamedTensor{b.name, in_file_order(values)});
   }
 }
 
@@ -151,7 +166,7 @@ std::vector<FileTensor> Step::average() const {
   if (!ema_) return out;
   for (const FlatParameters::Parameter& p : parameters_.parameters())
     out.push_back(held(p.name, p, ema_->average(), int64_t(optimizer_->state().size())));
-  add_buffers(out);
+  add_buffers(out, average_statistics_);
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include "comm/job/crew.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_options.h"
+#include "train/loop/averaged_model.h"
 #include "train/loop/callback.h"
 #include "train/loop/learner.h"
 #include "train/loop/limits.h"
@@ -144,14 +145,15 @@ class Trainer {
   // trainer_state.cpp
   void checkpoint(const Save& save);
   void share_buffers();
-  std::unique_ptr<Ema::Use> weights_to_judge();
+  std::unique_ptr<AveragedModel> weights_to_judge();
   void take_best(const Load& load);
   RandomState own_random(const TrainState& state) const;
   void remember();
   bool leads() const { return p_.group.rank() == 0; }
 
   Training p_;
-  std::unique_ptr<Ema::Use> averaged_;  // from the test on
+  std::unique_ptr<AveragedModel> averaged_;  // from the test on
+  int64_t average_known_ = -1;  // of the step with Step::average_statistics()
   double loader_images_per_s_ = 0;
   TrainState at_;
   Stopwatch whole_;    // of epoch at_.epoch

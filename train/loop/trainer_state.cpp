@@ -20,21 +20,29 @@ void Trainer::checkpoint(const Save& save) {
   at_.random = default_generator().state();
   at_.counters = p_.group.size() > 1 ? of_each(p_.group, int64_t(at_.random.counter)) : std::vector<int64_t>();
   share_buffers();
+  if (p_.step->ema() && average_known_ != steps()) weights_to_judge();
   p_.step->exchange([&] {
     if (save) save();
   });
 }
 
 // With --ema, the model has the averaged weights while the returned object lives. All ranks get the same buffers.
-std::unique_ptr<Ema::Use> Trainer::weights_to_judge() {
+std::unique_ptr<AveragedModel> Trainer::weights_to_judge() {
   share_buffers();
-  return p_.step->ema() ? std::make_unique<Ema::Use>(*p_.step->ema()) : nullptr;
+  if (!p_.step->ema()) return nullptr;
+  const Tensors known = average_known_ == steps() ? p_.step->average_statistics() : Tensors();
+  auto out =
+      std::make_unique<AveragedModel>(p_.task, *p_.step->ema(), p_.learner->split.train, known, p_.evaluation);
+  p_.step->set_average_statistics();
+  average_known_ = steps();
+  return out;
 }
 
 // With --export best, replaces the last weights by those of the best validation.
 void Trainer::take_best(const Load& load) {
   if (p_.checkpoint.exported != "best" || !at_.best || at_.best->step == steps()) return;
   p_.step->exchange([&] { load(at_.best->step); });
+  average_known_ = -1;
   replicate(p_.group, p_.step->replicated());
 }
 
@@ -61,6 +69,7 @@ void Trainer::restore(const TrainState& state) {
   p_.step->set_count(state.step, state.parameter_steps);
   p_.schedule.set_watched(state.watched);
   saved_step_ = state.step;
+  average_known_ = -1;
   default_generator().set_state(own_random(state));
 }
 

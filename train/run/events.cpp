@@ -57,10 +57,12 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 EventFile::EventFile(const RunDir& run, int64_t from) : file_(new_file(run, path_)) {
-  constexpr int64_t kStart = 1;  // SessionLog.START: earlier values from this step on are ignored
+  // SessionLog.START: earlier values from this step on are ignored. TensorBoard's loader in Python takes the first one
+  // of a run for its beginning, and ignores nothing.
+  constexpr int64_t kStart = 1;
   record(field(1, now()) + field(3, std::string("brain.Event:2")));  // wall_time, file_version
   // wall_time, step, session_log.
-  if (from > 0) record(field(1, now()) + field(2, from + 1) + field(7, field(1, kStart)));
+  record(field(1, now()) + field(2, from > 0 ? from + 1 : 0) + field(7, field(1, kStart)));
 }
 
 void EventFile::write(const std::string& tag, int64_t step, double value) {

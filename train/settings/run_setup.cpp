@@ -1,6 +1,9 @@
 #include "train/settings/run_setup.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <cmath>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
@@ -126,6 +129,18 @@ Tensor first_images(const TrainOptions& o, const Splits& data, Device device) {
   return to(loader.epoch(0).next()->x, Device{});
 }
 
+// Of an average that has not yet left the weights behind with which it began.
+void note_average(double decay, int64_t steps) {
+  constexpr double kLittle = 0.05;
+  const double left = std::pow(decay, double(steps));
+  if (decay == 0 || steps == 0 || left <= kLittle) return;
+  const double step_share = 1 - std::pow(kLittle, 1 / double(steps));
+  log_warn(fmt::format("--ema {:g}: after {} steps {:.0f} % of the average are still the weights at the start; with "
+                       "--ema {:g} it is {:.0f} %",
+                       decay, with_commas(steps), 100 * left, 1 - std::stod(fmt::format("{:.2g}", step_share)),
+                       100 * kLittle));
+}
+
 std::map<std::string, std::string> metadata(const TrainOptions& o, const Dataset& train) {
   std::map<std::string, std::string> out = weights_metadata(o);
   add_metadata(out, trained_on(train));
@@ -223,6 +238,7 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::C
   const int64_t ranks = o.parallel.shares > 0 ? o.parallel.shares : crew ? crew->options().ranks : group.size();
   const double lr = peak_lr(o.schedule, int(ranks));
   const Schedule schedule(o.schedule, lr, steps_per_epoch, o.trainer.epochs, o.limits.max_steps);
+  if (group.rank() == 0) note_average(o.step.ema, schedule.steps());
   auto step = make_step(o, setup, *learner, schedule.lr(), group);
   if (const auto momentum = schedule.momentum_at(0)) step->set_momentum(*momentum);
   StepTrace trace(o.trace, concat(o.model.name, " on ", o.execution.device));

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/check.h"
+#include "train/data/encoded_images.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/look.h"
@@ -12,7 +13,8 @@
 namespace ringtape {
 namespace {
 
-constexpr const char *kMean = "mean", *kDeviation = "deviation", *kClasses = "classes", *kImage = "image";
+constexpr const char *kMean = "mean", *kDeviation = "deviation", *kClasses = "classes", *kImage = "image",
+                      *kUpright = "upright", *kScaled = "scaled";
 
 std::vector<float> numbers(const Json& list, const std::string& where, double low) {
   bool valid = list.is_list() && !list.empty();
@@ -47,6 +49,16 @@ TrainedOn from_json(const Json& object, const std::string& where) {
                 kImage, ": expected three whole numbers above 0: height, width, channels");
     out.image = image->get<std::vector<int64_t>>();
   }
+  if (const Json* upright = object.find(kUpright)) {
+    RT_CHECK_AS(FormatError, upright->is_bool(), where, kUpright, ": expected true or false");
+    out.reading.upright = upright->get<bool>();
+  }
+  if (const Json* scaled = object.find(kScaled)) {
+    const bool valid = scaled->is_int64() && scaled->get<int64_t>() > 0 && !out.image.empty() &&
+                       scaled->get<int64_t>() >= *std::min_element(out.image.begin(), out.image.begin() + 2);
+    RT_CHECK_AS(FormatError, valid, where, kScaled, ": expected a length of at least that of ", kImage);
+    out.reading.resize = scaled->get<int64_t>();
+  }
   return out;
 }
 
@@ -55,6 +67,8 @@ Json to_json(const TrainedOn& known) {
   if (!known.mean.empty()) out[kMean] = known.mean, out[kDeviation] = known.deviation;
   if (!known.class_names.empty()) out[kClasses] = known.class_names;
   if (!known.image.empty()) out[kImage] = known.image;
+  if (known.reading.upright) out[kUpright] = true;
+  if (known.reading.resize > 0) out[kScaled] = known.reading.resize;
   return out;
 }
 
@@ -78,7 +92,8 @@ std::string names_beyond(const std::vector<std::string>& names, const std::vecto
 
 TrainedOn trained_on(const Dataset& data) {
   const Shape s = data.image();
-  return {data.mean, data.deviation, data.class_names, {s[0], s[1], s[2]}};
+  return {data.mean, data.deviation, data.class_names, {s[0], s[1], s[2]},
+          data.encoded ? data.encoded->reading() : ImageReading()};
 }
 
 void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn& known) {
@@ -89,7 +104,7 @@ void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn&
 TrainedOn trained_on(const std::map<std::string, std::string>& metadata, const std::string& path) {
   const std::string where = path + ": metadata ";
   Json object = Json::object();
-  for (const char* key : {kMean, kDeviation, kClasses, kImage})
+  for (const char* key : {kMean, kDeviation, kClasses, kImage, kUpright, kScaled})
     if (const auto found = metadata.find(concat("ringtape.", key)); found != metadata.end())
       object[key] = parse_json(found->second, where + key);
   return from_json(object, where);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "train/data/dataset.h"
+#include "train/data/image_file.h"
 
 namespace ringtape {
 
@@ -13,11 +14,13 @@ struct TrainedOn {
   std::vector<float> mean, deviation;    // per channel; empty: unknown
   std::vector<std::string> class_names;  // in the order of the outputs; empty: unknown
   std::vector<int64_t> image = {};       // height, width, channels; empty: unknown
+  ImageReading reading = {};
 };
 TrainedOn trained_on(const Dataset& data);
 
-// Stored as metadata of weights: JSON lists under ringtape.mean, .deviation, .classes and .image. Reading throws
-// FormatError, beginning with `path`, for an invalid list; a missing one means unknown.
+// Stored as metadata of weights: JSON lists under ringtape.mean, .deviation, .classes and .image, true
+// under .upright, and a number under .scaled. Reading throws FormatError, beginning with `path`, for an invalid one; a
+// missing list means unknown.
 void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn& known);
 TrainedOn trained_on(const std::map<std::string, std::string>& metadata, const std::string& path);
 

@@ -42,12 +42,20 @@ namespace {
 
 std::string shown(const std::string& name) { return printable(name.substr(0, kShownNameBytes)); }
 
+// Of a convolution whose shape is another one.
+std::string hint_for(const Shape& have, const FileTensor& want) {
+  if (have.rank() != 4 || want.shape.rank() != 4) return "";
+  if (have.with(1, want.shape[1]) == want.shape)
+    return concat("; it is for images of ", have[1], " channels, these have ", want.shape[1]);
+  return want.name == "conv1.weight" ? "; --stem chooses that of a ResNet" : "";
+}
+
 // Throws FormatError unless the tensor of a file fits. `convert`: floating-point numbers may be of another dtype.
 void check_fits(const std::string& path, const FileTensor& have, const FileTensor& want, bool convert) {
   const bool same = have.dtype == want.dtype, floats = is_float(have.dtype) && is_float(want.dtype);
   RT_CHECK_AS(FormatError, have.shape == want.shape && (same || (convert && floats)), path, ": tensor '",
               shown(have.name), "' is ", have.dtype, " ", have.shape, ", the model's is ", want.dtype, " ", want.shape,
-              want.name == "conv1.weight" && have.shape.rank() == 4 ? "; --stem chooses that of a ResNet" : "");
+              have.shape == want.shape ? "" : hint_for(have.shape, want));
 }
 
 [[noreturn]] void fail_absent(const std::string& path, const std::string& name) {
@@ -135,6 +143,8 @@ class BackboneLoader {
       out.left_out = summary_of(found.rest, found.prefix);
     else if (found.prefix.empty())
       check_none(path_, found.rest);
+    for (const std::string& set : header.beside)
+      out.left_out += concat(out.left_out.empty() ? "" : ", ", set, " (another set of weights)");
     return out;
   }
   bool wants(const std::string& name) const { return into_.contains(name); }

@@ -1,0 +1,52 @@
+#include "tests/support/image_folders.h"
+
+namespace ringtape {
+namespace {
+
+class AveragedModelTest : public test::ImageFolders {
+ protected:
+  // On little data, with batches of 16, so that running statistics move fast.
+  void train(const std::string& flags) {
+    ASSERT_EQ(run("train --data shapes --train-size 400 --test-size 100 --model resnet18 --width 4 --batch-size 16 "
+                  "--optimizer sgd --lr 0.1 --threads 1 --overwrite " + flags),
+              0)
+        << file("err");
+  }
+  double top1(const std::string& what) { return result_of("evaluate " + what)["top1"].get<double>(); }
+};
+
+// Here 48 %; 37 % with the statistics of the training, and 30 % for the last weights.
+TEST_F(AveragedModelTest, HasRunningStatisticsOfItsOwn) {
+  train("--epochs 4 --ema 0.95 --run whole");
+  EXPECT_EQ(file("err"), "");
+  const double tested = top1("runs/whole");
+  EXPECT_GT(tested, 0.43);
+  EXPECT_EQ(top1("runs/whole/checkpoints/last"), tested) << "of a checkpoint";
+  const std::string exported = file("runs/whole/exported/model.safetensors");
+  EXPECT_EQ(file("runs/whole/checkpoints/last/ema.safetensors"), exported);
+
+  // The training itself goes on with its own; a resumed one ends as if nothing had happened.
+  train("--epochs 4 --run raw");
+  EXPECT_EQ(file("runs/raw/checkpoints/last/model.safetensors"),
+            file("runs/whole/checkpoints/last/model.safetensors"));
+  train("--epochs 4 --ema 0.95 --run parts --max-steps 30 --checkpoint-steps 7");
+  ASSERT_EQ(run("train --run parts --resume --max-steps 0"), 0) << file("err");
+  EXPECT_EQ(file("runs/parts/exported/model.safetensors"), exported);
+}
+
+TEST_F(AveragedModelTest, IsTheSameOnAllRanks) {
+  train("--epochs 1 --ema 0.9 --run ddp --devices 2 --strategy ddp --sync-bn");
+  for (const std::string strategy : {"zero1", "zero2 --share-weights", "fsdp"}) {
+    train("--epochs 1 --ema 0.9 --run other --devices 2 --sync-bn --strategy " + strategy);
+    EXPECT_EQ(file("runs/other/exported/model.safetensors"), file("runs/ddp/exported/model.safetensors")) << strategy;
+  }
+}
+
+TEST_F(AveragedModelTest, ThatIsStillWhatItBeganWithIsNoted) {
+  train("--epochs 1 --ema 0.999 --run short");
+  EXPECT_MENTIONS(file("err"), "--ema 0.999: after 23 steps 98 % of the average are still the weights at the start; "
+                               "with --ema 0.88 it is 5 %");
+}
+
+}  // namespace
+}  // namespace ringtape
