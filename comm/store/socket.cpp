@@ -68,7 +68,7 @@ Fd listen_on(const std::string& host, int port) {
   std::vector<const addrinfo*> order;
   for (const addrinfo* a = all.get(); a; a = a->ai_next) order.push_back(a);
   if (host.empty())  // IPv6's any address has IPv4's connections, too
-    std::ranges::stable_partition(order, [](const addrinfo* a) { return a->ai_family == AF_INET6; });
+    std::stable_partition(order.begin(), order.end(), [](const addrinfo* a) { return a->ai_family == AF_INET6; });
   for (const addrinfo* a : order) {
     Fd s = open_socket(*a);
     const int on = 1, off = 0;
