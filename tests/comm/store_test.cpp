@@ -354,7 +354,7 @@ TEST(TcpStore, ServerWaitsForItsClients) {
   server.reset();
   later.join();
   server =
-      std::make_unique<StoreServer>(StoreServer::Options{.token = kToken, .name = "rank 0", .heartbeat = Seconds(0.2)});
+      std::make_unique<StoreServer>(StoreServer::Options{.token = kToken, .name = "rank 0", .heartbeat = Seconds(1)});
   const auto stays = tcp_store({"127.0.0.1", server->port(), kToken}, soon());
   server.reset();
   EXPECT_NE(message_of<StoreClosed>([&] { stays->wait("x", soon()); }).find("rank 0 has finished"), std::string::npos);
