@@ -142,7 +142,7 @@ for how in cable kill; do
   [[ $how == cable ]] || ended_with_cause host0
   echo "elastic_hosts.sh: no store ($how): all ended after $(since "$began") s"
   cable 0 up
-  [[ $how == kill ]] || kill "$(store_process)"
+  [[ $how == kill ]] || kill "$(store_process)" 2>/dev/null || true # it may have ended
   wait
   (cd "$work" && "$binary" "${training[@]}" --epochs 20 --run "$run" --resume >"$run.log" 2>&1) ||
     fail "$run: it cannot be resumed"
