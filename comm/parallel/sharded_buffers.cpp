@@ -152,6 +152,8 @@ bool ShardedBuffers::use(Piece& piece) {
   if (!piece.memory.defined()) start(piece);
   piece.used = ++uses_;
   if (piece.coming) {
+    totals_.bytes += piece.bytes();
+    if (piece.is_near) totals_.within += piece.bytes();
     wait(piece);
     totals_.exposed += Clock::now() - began;
   }
@@ -212,11 +214,9 @@ void ShardedBuffers::start(Piece& piece) {
   }
   if (announces_) agree(piece.index);
   const Tensor all = piece.part(0, piece.size());
-  totals_.bytes += piece.bytes();
   if (piece.is_near) {
     copy(piece.part(piece.near_part.begin, piece.near_part.size()), piece.near);
     piece.coming = near_->all_gather(all, piece.near_cuts, piece.index + 1).start();
-    totals_.within += piece.bytes();
     return;
   }
   for (const Piece::Own& own : piece.own) copy(piece.part(own.at, own.elements.size()), own.elements);

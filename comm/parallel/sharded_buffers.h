@@ -52,7 +52,7 @@ class ShardedBuffers {
   void fetch_by(Fetch fetch);
 
   struct Totals {
-    int64_t bytes = 0;   // gathered, of all ranks
+    int64_t bytes = 0;   // gathered, of all ranks, and used: the same wherever a training went on from
     int64_t within = 0;  // of these, from the ranks that are `within`
     Seconds communicating{0}, exposed{0};
   };

@@ -83,8 +83,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   const int64_t every = p_.checkpoint.steps;
   whole_ = {};
   Progress bar(concat("epoch ", at_.epoch + 1, "/", p_.epochs), steps_per_epoch(), progress && leads());
-  if (p_.task.replicas) travelled_ = p_.task.replicas->traffic().bytes();
-  if (p_.step->reducer()) counted_ = p_.step->traffic();  // not what an evaluation has gathered
+  skip_traffic();
   Loader::Epoch batches = p_.loader->epoch(at_.epoch, at_.batch);
   while (at_.batch < steps_per_epoch()) {
     train_step(batches, log);
@@ -101,6 +100,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     settle(log);
     if (!tally_.finite()) return true;
     if (!end || p_.checkpoint.every > 0) checkpoint(save);
+    skip_traffic();
     if (stop) return false;
     if (!end) continue;
     ended_by_ = steps() == p_.schedule.steps() ? "max-steps" : "max-time";
@@ -146,6 +146,12 @@ void Trainer::add_own_loss(const Tensor& own, double share) {
   own_share_ += pending_share_;
   own_loss_ = own.defined() ? Readback(own) : Readback();
   pending_share_ = own.defined() ? share : 0;
+}
+
+// Of what an evaluation or a checkpoint gathered.
+void Trainer::skip_traffic() {
+  if (p_.task.replicas) travelled_ = p_.task.replicas->traffic().bytes();
+  if (p_.step->reducer()) counted_ = p_.step->traffic();
 }
 
 void Trainer::count_traffic() {

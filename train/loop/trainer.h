@@ -127,6 +127,7 @@ class Trainer {
   Tally whole_tally() const;
   Metrics train_metrics();
   void count_traffic();
+  void skip_traffic();
   int64_t most_on_a_rank(int64_t bytes) const;
   void add_own_loss(const Tensor& own, double share);
   void emit(const Report& report, Metrics m, int64_t epoch) const;

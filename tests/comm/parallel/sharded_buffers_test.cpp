@@ -91,6 +91,21 @@ TEST(ShardedBuffers, GathersAgainWhatLostItsMemory) {
     }), "");
 }
 
+// So a training that stops between two steps and goes on has counted as many bytes at its end as one that does not stop.
+TEST(ShardedBuffers, DoesNotCountWhatCameAheadAndIsDropped) {
+  EXPECT_EQ(on_ranks(2, [](ProcessGroup& group) {
+    Held held(group);
+    held.buffer->begin_round();
+    for (int round = 0; round < 4; ++round) {
+      const int64_t before = held.gathered();
+      for (int64_t i = 0; i < kPieces; ++i) held.expect(i), Held::run_a_kernel();
+      check(held.gathered() - before == kPieces, concat(held.gathered() - before, " in round ", round));
+      held.buffer->forget(true);
+      if (round == 2) held.buffer->forget();
+    }
+  }), "");
+}
+
 // However many pieces one kernel is given, all stay until it has run.
 TEST(ShardedBuffers, WhatAKernelIsGivenStays) {
   EXPECT_EQ(on_ranks(2, [](ProcessGroup& group) {
