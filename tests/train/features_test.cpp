@@ -2,6 +2,7 @@
 #include "train/evaluation/features.h"
 
 #include <cmath>
+#include <set>
 
 #include "autograd/create.h"
 #include "comm/transport/transports.h"
@@ -115,6 +116,28 @@ TEST(Features, AreThoseOfTheSamplesInOrder) {
   EXPECT_MENTIONS(
       test::message_of<ShapeError>([&] { embed(model, [](const Tensor& x) { return x; }, data.train, {1}); }),
       "(1, F)");
+}
+
+thread_local bool to_end;  // this rank
+
+TEST(Features, AllRanksLearnThatOneIsToEnd) {
+  const Splits data = load_shapes({.settings = ShapesOptions{600, 10}, .seed = 3});
+  const auto f = [](const Tensor& x) { return mean(reshape(x, {x.dim(0), 64, 48}), {1}); };
+  for (const std::set<int>& ends : {std::set<int>{1}, {0, 2}})
+    EXPECT_EQ("", comm::test::run_threads(3, 1, comm::Seconds(60), [&](comm::Context context) {
+                comm::ProcessGroup group(comm::threads_transport(std::move(context)));
+                Flattened own;
+                to_end = ends.contains(group.rank());
+                const EmbedOptions options{.interrupted = [] { return to_end; }};
+                try {
+                  (void)embed(own, f, data.train, all_samples(data.train), options, group);
+                  ADD_FAILURE() << "rank " << group.rank() << " goes on";
+                } catch (const SharedPasses::Interrupted& pass) {
+                  EXPECT_EQ(pass.ranks, int64_t(ends.size()));
+                }
+                to_end = false;
+                EXPECT_EQ(embed(own, f, data.train, all_samples(data.train), options, group).size(), 600);
+              }));
 }
 
 TEST(Features, OfSeveralRanksAreThoseOfOne) {

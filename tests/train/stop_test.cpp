@@ -104,6 +104,41 @@ TEST_F(StopTest, OtherSignalsStopBehindACheckpointToo) {
   EXPECT_EQ(wait(training), 75) << log();
 }
 
+// A validation may take longer than what a scheduler leaves: it is left out, and done when the training goes on.
+TEST_F(StopTest, ASignalInAValidationDoesNotWaitForItsEnd) {
+  const std::string labels = "train --hidden 512 --train-size 5500 --val-size 5000 --test-size 10 --epochs 1 ",
+                    views = "pretrain --method simclr --model resnet18 --width 2 --train-size 1000 --test-size 1001 "
+                            "--epochs 1 ",
+                    model = "--data shapes --batch-size 250 --device cpu --threads 1 ";
+  for (const std::string& training : {labels, labels + "--devices 2 ", views + "--devices 2 --strategy fsdp "}) {
+    ASSERT_EQ(run("ringtape " + training + model + "--overwrite --run whole"), 0) << log();
+    const pid_t pid = start("ringtape " + training + model + "--overwrite --run r");
+    await_epoch("r", pid);
+    ::kill(pid, SIGTERM);
+    EXPECT_EQ(wait(pid), 75) << log();
+    EXPECT_TRUE(has_checkpoint("r")) << training;
+    const std::string judged = training.starts_with("train") ? R"("split":"val")" : R"("split":"knn")";
+    EXPECT_LACKS(read_file((run_folder("r") / "metrics.jsonl").string()), judged);
+    ASSERT_EQ(run("ringtape " + training + model + "--resume --run r"), 0) << log();
+    const auto file = [&](const char* name) {
+      return read_file((run_folder(name) / "checkpoints/last/model.safetensors").string());
+    };
+    EXPECT_TRUE(file("r") == file("whole")) << training;
+  }
+}
+
+// The last test: everything has been saved.
+TEST_F(StopTest, ASignalInTheTestDoesNotWaitForItsEnd) {
+  const std::string training = "train --data shapes --train-size 200 --val-size 100 --test-size 8000 --epochs 1 "
+                               "--batch-size 50 --model resnet18 --width 2 --device cpu --threads 1 --run r ";
+  const pid_t pid = start("ringtape " + training);
+  EXPECT_TRUE(within(20, [&] { return has_checkpoint("r") || ended(pid); }));
+  ::kill(pid, SIGTERM);
+  EXPECT_EQ(wait(pid), 75) << log();
+  ASSERT_EQ(run("ringtape " + training + "--resume"), 0) << log();
+  EXPECT_MENTIONS(log(), "test ");
+}
+
 // Launchers end the other ranks as soon as one has ended.
 TEST_F(StopTest, NoRankEndsBeforeRankZeroHasItsFiles) {
   write_file((folder_ / "h").string(), "#!/bin/sh\ntouch begun; until [ -e go ]; do sleep 0.02; done\n");

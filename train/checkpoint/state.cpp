@@ -21,6 +21,7 @@ Json to_json(const TrainState& s) {
       {"random", {{"seed", s.random.seed}, {"stream", uint64_t(s.random.stream)}, {"counter", s.random.counter}}}};
   if (s.traffic.bytes > 0)
     out["traffic"] = {{"bytes", s.traffic.bytes}, {"seconds", s.traffic.seconds}, {"exposed", s.traffic.exposed}};
+  if (s.reported) out["reported"] = 1;
   if (!s.counters.empty()) out["counters"] = s.counters;
   if (!s.parameter_steps.empty()) out["parameter_steps"] = s.parameter_steps;
   if (s.improved) out["improved"] = {{"epoch", s.improved->epoch}, {"top1", s.improved->top1}};
@@ -46,6 +47,7 @@ TrainState parse_train_state(const Json& json, const std::string& where, int64_t
   s.seconds = {seconds.real("whole", 0), seconds.real("data", 0), seconds.real("forward", 0),
                seconds.real("backward", 0), seconds.real("optimizer", 0)};
   s.random = {random.bits("seed"), Stream(random.bits("stream")), random.bits("counter")};
+  if (state.has("reported")) s.reported = state.whole("reported", 0, 1) == 1;
   if (state.has("counters")) s.counters = state.wholes("counters");
   if (state.has("parameter_steps")) s.parameter_steps = state.wholes("parameter_steps", s.step);
   if (state.has("best")) {

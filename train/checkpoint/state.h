@@ -30,6 +30,7 @@ struct TrainState {
   Tally::Totals tally;  // tally, seconds and traffic: of that epoch
   PassSeconds seconds;
   PassTraffic traffic;
+  bool reported = false;          // whether the metrics of its training were, so that only its validation is missing
   RandomState random;             // of default_generator()
   // The generator's counter on each rank, since each draws for its own samples; empty with one rank or before the first
   // step.

@@ -1,5 +1,7 @@
 #include "train/evaluation/features.h"
 
+#include <numeric>
+
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "comm/parallel/agreement.h"
@@ -49,7 +51,7 @@ Features embed_part(const Embedding& f, const Dataset& data, const std::vector<i
   Progress bar(options.progress, loader.batches(), !options.progress.empty());
   Loader::Epoch epoch = loader.epoch(0);
   for (int64_t at = 0; const Batch* batch = epoch.next(); at += batch->y.size()) {
-    passes.begin(batch->index);
+    if (!passes.begin(batch->index)) break;
     const Tensor y = f(batch->x);
     RT_CHECK_AS(ShapeError, y.rank() == 2 && y.dim(0) == batch->y.size(), "embed: expected features (", batch->y.size(),
                 ", F), got ", y.shape());
@@ -68,38 +70,54 @@ std::vector<int64_t> own_part(const std::vector<int64_t>& samples, const comm::P
   return {samples.begin() + own.begin, samples.begin() + own.end};
 }
 
-SharedPasses::SharedPasses(int64_t n, int64_t batch, const comm::ProcessGroup& group, comm::ShardedBuffers* weights)
-    : weights_(weights) {
+SharedPasses::SharedPasses(int64_t n, int64_t batch, comm::ProcessGroup& group, comm::ShardedBuffers* weights,
+                           bool (*interrupted)())
+    : group_(group), weights_(weights), interrupted_(interrupted) {
   const auto batches = [&](int rank) { return (part_of(n, group.size(), rank).size() + batch - 1) / batch; };
   own_ = batches(group.rank()), least_ = batches(group.size() - 1), most_ = batches(0);
 }
 
-void SharedPasses::begin(int64_t batch) {
-  if (weights_ && batch == least_) weights_->announce(true);
+// Ranks that gather weights end together, before a batch that all of them have.
+bool SharedPasses::begin(int64_t batch) {
+  if (interrupted_ && !weights_) cut_ = interrupted_();
+  if (interrupted_ && weights_ && batch < least_) cut_ = any_of(group_, interrupted_());
+  if (weights_ && !cut_ && batch == least_) weights_->announce(true);
+  return !cut_;
 }
 
 void SharedPasses::end() {
-  if (!weights_ || least_ == most_) return;
-  if (own_ == most_) weights_->announce(false);
-  else weights_->follow();
+  if (weights_ && !cut_ && least_ != most_) {
+    if (own_ == most_) weights_->announce(false);
+    else weights_->follow();
+  }
+  if (!interrupted_) return;
+  const std::vector<int64_t> cut = of_each(group_, cut_ && interrupted_());
+  if (const int64_t ranks = std::reduce(cut.begin(), cut.end()); ranks > 0) throw Interrupted(ranks);
+}
+
+Features embed_own(nn::Module& module, const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
+                   const EmbedOptions& options, comm::ProcessGroup& group) {
+  RT_CHECK_AS(UsageError, !samples.empty(), "embed: no samples");
+  const NoGrad no_grad;
+  const nn::ModeGuard mode(module, false);
+  SharedPasses passes(int64_t(samples.size()), eval_batch(data.image()), group, options.weights, options.interrupted);
+  Features out = embed_part(f, data, own_part(samples, group), options, passes);
+  passes.end();
+  if (out.labels.defined()) out.labels = reshape(out.labels, {out.size()});
+  return out;
 }
 
 Features embed(nn::Module& module, const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
                const EmbedOptions& options, comm::ProcessGroup& group) {
-  RT_CHECK_AS(UsageError, !samples.empty(), "embed: no samples");
-  const NoGrad no_grad;
-  const nn::ModeGuard mode(module, false);
+  Features out = embed_own(module, f, data, samples, options, group);
   const int64_t n = int64_t(samples.size());
-  SharedPasses passes(n, eval_batch(data.image()), group, options.weights);
-  Features out = embed_part(f, data, own_part(samples, group), options, passes);
-  passes.end();
   if (group.size() > 1) {
     const auto width = int64_t(max_over_ranks(group, out.x.defined() ? double(out.x.dim(1)) : 0));
     if (!out.x.defined())
-      out = {Tensor({0, width}, DType::f32, options.device), Tensor({0, 1}, DType::i64, options.device)};
-    out = {gather_rows(group, out.x, n), gather_rows(group, out.labels, n)};
+      out = {Tensor({0, width}, DType::f32, options.device), Tensor({0}, DType::i64, options.device)};
+    const Tensor labels = gather_rows(group, reshape(out.labels, {out.size(), 1}), n);
+    out = {gather_rows(group, out.x, n), reshape(labels, {n})};
   }
-  out.labels = reshape(out.labels, {n});
   return out;
 }
 

@@ -32,6 +32,7 @@ struct EmbedOptions {
   int workers = 1;            // threads that prepare batches
   std::string progress = {};  // title of a progress bar; empty: none
   comm::ShardedBuffers* weights = nullptr;  // of the network, if all ranks gather them; null: not so
+  bool (*interrupted)() = nullptr;          // as of SharedPasses
 };
 
 // Applies f to samples of a data set, without augmentation or gradients. `module`, which f uses, is in evaluation mode
@@ -40,6 +41,10 @@ struct EmbedOptions {
 Features embed(nn::Module& module, const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
                const EmbedOptions& options = {}, comm::ProcessGroup& group = comm::alone());
 
+// Only this rank's part of them; undefined tensors if it has none. All the same a collective.
+Features embed_own(nn::Module& module, const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
+                   const EmbedOptions& options, comm::ProcessGroup& group);
+
 // This rank's part of the samples.
 std::vector<int64_t> own_part(const std::vector<int64_t>& samples, const comm::ProcessGroup& group);
 
@@ -47,12 +52,22 @@ std::vector<int64_t> own_part(const std::vector<int64_t>& samples, const comm::P
 // whose weights all ranks gather: call begin(i) before batch i of `batch` samples, and end() after the last one.
 class SharedPasses {
  public:
-  SharedPasses(int64_t n, int64_t batch, const comm::ProcessGroup& group, comm::ShardedBuffers* weights);
-  void begin(int64_t batch);
-  void end();
+  // `interrupted`: whether this rank is to end (null: it is not asked; the same on all ranks).
+  SharedPasses(int64_t n, int64_t batch, comm::ProcessGroup& group, comm::ShardedBuffers* weights,
+               bool (*interrupted)() = nullptr);
+  bool begin(int64_t batch);  // false: the rest is left out
+  void end();                 // throws Interrupted on all ranks if one has left out anything
+
+  struct Interrupted : Error {
+    explicit Interrupted(int64_t ranks) : Error("a pass was interrupted"), ranks(ranks) {}
+    int64_t ranks;  // that are to end
+  };
 
  private:
+  comm::ProcessGroup& group_;
   comm::ShardedBuffers* weights_;
+  bool (*interrupted_)();
+  bool cut_ = false;
   int64_t own_, least_, most_;  // batches
 };
 

@@ -56,10 +56,9 @@ Tally knn_test(nn::Module& module, const Embedding& f, const Dataset& train, con
                comm::ProcessGroup& group, const std::function<void(const Features&, const Features&)>& look) {
   check(int64_t(bank.size()), knn);
   const Features all = embed(module, f, train, bank, options, group);
-  const std::vector<int64_t> own = own_part(queries, group);
+  const Features part = embed_own(module, f, test, queries, options, group);
   Tally tally;
-  if (!own.empty()) {
-    const Features part = embed(module, f, test, own, options);
+  if (part.x.defined()) {
     tally = knn_tally(part, all, train.classes, knn);
     if (look) look(part, all);
   }

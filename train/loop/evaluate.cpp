@@ -58,7 +58,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
   const auto n = int64_t(samples.size());
   const std::vector<Part> parts = own_parts(n, options);
   const int64_t size = eval_batch(data.image());
-  SharedPasses passes(n, size, *options.group, options.weights);
+  SharedPasses passes(n, size, *options.group, options.weights, options.interrupted);
   Stopwatch watch;
   Tensors kept;
   if (snapshot && !outputs) outputs = &kept;
@@ -77,7 +77,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
                          .device = task.device});
     Loader::Epoch epoch = loader.epoch(0);
     while (const Batch* batch = epoch.next()) {
-      passes.begin(at);
+      if (!passes.begin(at)) break;
       const Tensor logits =
           mean_over_copies(options.copies, batch->x, [&task](const Tensor& x) { return task.classify(x); });
       tally.add(cross_entropy(logits, batch->y), logits, batch->y);
@@ -102,7 +102,8 @@ Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, co
   const EmbedOptions embedding{.device = task.device,
                                .workers = options.workers,
                                .progress = options.progress ? "kNN" : "",
-                               .weights = options.weights};
+                               .weights = options.weights,
+                               .interrupted = options.interrupted};
   const Dataset &train = task.judges()->train, &test = task.judges()->test;
   const std::vector<int64_t> queries = first_of(all_samples(test), options.limit_batches);
   const auto look = [&](const Features& own, const Features& all) {

@@ -8,6 +8,7 @@
 #include "autograd/create.h"
 #include "comm/parallel/agreement.h"
 #include "nn/mode_guard.h"
+#include "train/evaluation/features.h"
 #include "train/evaluation/snapshot_parts.h"
 #include "train/run/process_memory.h"
 #include "train/run/stop.h"
@@ -50,7 +51,7 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
                                             .apart = p_.trace.on()});
   if (counts_all()) tally_.add(result.loss.copy_to(Device{}).item(), batch->whole, result.top1, result.top5);
   else tally_.add(result.loss, result.ranks, batch->y.size());  // reads the previous step
-  ++at_.batch;
+  ++at_.batch, at_.reported = false;
   at_.trained += fitting_.lap();
   before_.in_step = false;
   if (result.spread.defined()) spread_ = Readback(result.spread);
@@ -115,12 +116,16 @@ Trainer::Wish Trainer::wish() const {
   if (p_.crew && p_.crew->is_last()) return Wish::stop;
   const comm::Reducer* const reducer = p_.step->reducer();
   const int64_t stops = reducer ? reducer->words().stops : stop_requested();
-  const int64_t needed = p_.crew ? std::max(p_.crew->options().min_ranks, 1) : p_.group.size();
-  if (stops > 0 && p_.group.size() - stops < needed) return Wish::stop;
+  if (stops_all(stops)) return Wish::stop;
   const bool change = reducer ? reducer->words().change : p_.crew && p_.crew->change_is_due();
   if (stops > 0 || change) return Wish::change;
   const bool end = steps() == p_.schedule.steps() || (reducer ? reducer->words().end : time_is_up());
   return end ? Wish::end : Wish::none;
+}
+
+bool Trainer::stops_all(int64_t stops) const {
+  const int64_t needed = p_.crew ? std::max(p_.crew->options().min_ranks, 1) : p_.group.size();
+  return stops > 0 && p_.group.size() - stops < needed;
 }
 
 // Whether a limit ends the training between epochs, or where it goes on from; the same on all ranks.
@@ -202,9 +207,10 @@ void Trainer::emit(const Report& report, Metrics m, int64_t epoch) const {
               "); lower --lr, or find the operation with RINGTAPE_NAN=1");
 }
 
-EvalOptions Trainer::passes(bool progress) const {
+EvalOptions Trainer::passes(bool progress, bool may_end) const {
   EvalOptions out = p_.evaluation;
   out.progress = progress && leads();
+  if (may_end) out.interrupted = stop_requested;
   out.weights = p_.step->gathered_weights();
   return out;
 }
@@ -212,7 +218,7 @@ EvalOptions Trainer::passes(bool progress) const {
 bool Trainer::judge(const Report& report, int64_t epoch, bool progress, bool first) {
   const auto average = weights_to_judge();
   std::optional<Snapshot> snapshot = snapshot_of(epoch, p_.learner->facts.judged_split, !is_whole_epoch());
-  std::vector<Metrics> figures = p_.learner->judge(passes(progress), snapshot ? &*snapshot : nullptr);
+  std::vector<Metrics> figures = p_.learner->judge(passes(progress, true), snapshot ? &*snapshot : nullptr);
   show(snapshot);
   if (first) figures[0].left_s = seconds_left();
   for (const Metrics& m : figures) emit(report, m, epoch);
@@ -231,19 +237,28 @@ void Trainer::test(const Report& report, bool progress) {
   averaged_.reset();
   averaged_ = weights_to_judge();
   std::optional<Snapshot> snapshot = snapshot_of(epochs_begun(), "test", true);
-  const std::vector<Metrics> figures = p_.learner->test(passes(progress), snapshot ? &*snapshot : nullptr);
+  const bool may_end = saved_step_ == steps() && !p_.crew;
+  const std::vector<Metrics> figures = p_.learner->test(passes(progress, may_end), snapshot ? &*snapshot : nullptr);
   for (const Metrics& m : figures) emit(report, m, epochs_begun());
   if (!figures.empty()) show(snapshot);
 }
 
 bool Trainer::report_epoch(const Report& report, bool progress, bool first) {
   const int64_t epoch = at_.epoch + 1;
-  if (diary_) diary_(own_figures());
   const bool judged = is_whole_epoch() ? p_.learner->judges_after(epoch, p_.epochs) : p_.learner->facts.judged_at_end;
-  Metrics trained = train_metrics();
-  if (first && !judged) trained.left_s = seconds_left();  // else judge() tells it
-  emit(report, std::move(trained), epoch);
+  if (!at_.reported) {
+    if (diary_) diary_(own_figures());
+    Metrics trained = train_metrics();
+    if (first && !judged) trained.left_s = seconds_left();  // else judge() tells it
+    emit(report, std::move(trained), epoch);
+    at_.reported = true;
+  }
   return judged && judge(report, epoch, progress, first);
+}
+
+void Trainer::change_or_stop(int64_t stops) {
+  asked_to_stop_ = stop_requested();
+  if (!stops_all(stops)) throw RanksChange("ranks come or go");
 }
 
 int64_t Trainer::most_on_a_rank(int64_t bytes) const { return int64_t(max_over_ranks(p_.group, double(bytes))); }
@@ -267,9 +282,16 @@ bool Trainer::fit(const Report& report_metrics, const Save& save, bool progress,
   for (bool over = ends(); !over;) {
     if (!train_epoch(log, save, progress)) return false;
     if (!is_whole_epoch()) break;
-    const bool best = report_epoch(report, progress, at_.epoch == first);
+    bool best = false;
+    try {
+      best = report_epoch(report, progress, at_.epoch == first);
+    } catch (const SharedPasses::Interrupted& pass) {
+      change_or_stop(pass.ranks);
+      checkpoint(save);
+      return false;
+    }
     const int64_t epoch = at_.epoch + 1;
-    at_.epoch = epoch, at_.batch = 0, at_.seconds = {}, at_.traffic = {};
+    at_.epoch = epoch, at_.batch = 0, at_.seconds = {}, at_.traffic = {}, at_.reported = false;
     tally_ = {};
     own_loss_ = {}, own_losses_ = own_share_ = pending_share_ = 0;
     for (const auto& callback : p_.callbacks) callback->after_epoch(epoch);
@@ -279,10 +301,16 @@ bool Trainer::fit(const Report& report_metrics, const Save& save, bool progress,
     if (stop || (every > 0 && (best || epoch % every == 0 || over))) checkpoint(save);
     if (stop) return false;
   }
-  if (at_.batch > 0) (void)report_epoch(report, progress, false);  // a part of one
-  memory_ = {most_on_a_rank(state_bytes()), most_on_a_rank(peak_process_bytes())};
-  take_best(load);
-  test(report, progress);
+  try {
+    if (at_.batch > 0) (void)report_epoch(report, progress, false);  // a part of one
+    memory_ = {most_on_a_rank(state_bytes()), most_on_a_rank(peak_process_bytes())};
+    take_best(load);
+    test(report, progress);
+  } catch (const SharedPasses::Interrupted& pass) {
+    change_or_stop(pass.ranks);
+    checkpoint(save);
+    return false;
+  }
   for (const auto& callback : p_.callbacks) callback->ends();
   return true;
 }

@@ -64,8 +64,8 @@ class Trainer {
   // Trains from the current state to the end, that of the epochs or of a limit: the epochs, each followed by the
   // learner's judge() where due, then its test(). `report` gets the metrics as they come. `save` is called when a
   // checkpoint is due; state() and files() then describe it. Returns false if a signal stopped it (train/run/stop.h)
-  // after a step or a validation; that state is saved too. Throws Error on every rank, naming the ranks where it began,
-  // when the loss is not finite, and when non-finite weights would be saved.
+  // after a step, or in a validation, which is then repeated; that state is saved too. Throws Error on every rank,
+  // naming the ranks where it began, when the loss is not finite, and when non-finite weights would be saved.
   using Report = std::function<void(const Metrics&)>;
   // With --export best, `load` must read into the tensors of files() the values of the checkpoint of that step.
   using Save = std::function<void()>;
@@ -117,9 +117,11 @@ class Trainer {
   // trainer.cpp
   bool train_epoch(StepLog& log, const Save& save, bool progress);     // false: a signal stopped it within the epoch
   bool report_epoch(const Report& report, bool progress, bool first);  // whether it is the best
+  void change_or_stop(int64_t stops);                                  // throws RanksChange unless all stop
   void train_step(Loader::Epoch& batches, StepLog& log);
   enum class Wish : uint8_t { none, stop, change, end };
   Wish wish() const;  // of any rank, in the step that ended
+  bool stops_all(int64_t stops) const;  // whether too few are left without so many ranks
   void show_progress(Progress& bar) const;
   double seconds_left() const;
   void settle(StepLog& log);  // reads what the device has computed so far, and counts it
@@ -136,7 +138,7 @@ class Trainer {
   bool time_is_up() const { return leads() && time_limit_ && at_.trained >= *time_limit_; }
   void test(const Report& report, bool progress);
   bool is_whole_epoch() const { return at_.batch == steps_per_epoch(); }
-  EvalOptions passes(bool progress) const;
+  EvalOptions passes(bool progress, bool may_end) const;
   std::optional<Snapshot> snapshot_of(int64_t epoch, const std::string& split, bool last) const;
   void show(std::optional<Snapshot>& snapshot) const;
   // trainer_report.cpp

@@ -91,7 +91,7 @@ TEST(ShardedBuffers, GathersAgainWhatLostItsMemory) {
     }), "");
 }
 
-// So a training that stops between two steps and goes on has counted as many bytes at its end as one that does not stop.
+// So a training that stops between two steps and goes on has counted as many bytes at its end as an undisturbed one.
 TEST(ShardedBuffers, DoesNotCountWhatCameAheadAndIsDropped) {
   EXPECT_EQ(on_ranks(2, [](ProcessGroup& group) {
     Held held(group);
