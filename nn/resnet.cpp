@@ -43,7 +43,8 @@ ResNet::ResNet(const Options& o)
                                    : without_bias(2, 3, init_of(o.block))),
       bn1_(o.width) {
   int64_t in = o.width;
-  for (size_t stage = 0; stage < layers_.size(); ++stage)
+  for (size_t stage = 0; stage < layers_.size(); ++stage) {
+    layers_[stage].set_checkpointing(o.checkpointing);
     for (int64_t block = 0; block < o.blocks[stage]; ++block) {
       const int64_t width = o.width << stage, stride = stage > 0 && block == 0 ? 2 : 1;
       if (o.block == Block::basic)
@@ -52,6 +53,7 @@ ResNet::ResNet(const Options& o)
         layers_[stage].add<Bottleneck>(in, width, stride);
       in = o.block == Block::basic ? width : Bottleneck::kExpansion * width;
     }
+  }
   if (o.classes > 0) fc_ = std::make_unique<Linear>(in, o.classes);
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include "autograd/checkpoint.h"
 #include "nn/module.h"
 
 namespace ringtape::nn {
@@ -17,12 +18,17 @@ class Sequential : public Module {
     return *this;
   }
 
+  // Backward calls each module once more instead of keeping what it needs of it (checkpoint()): the same bytes, less
+  // memory, more time.
+  void set_checkpointing(bool on) { checkpointing_ = on; }
+
   size_t size() const { return modules_.size(); }
   Module& operator[](size_t i) { return *modules_[i]; }
 
   Tensor forward(const Tensor& x) override {
     Tensor y = x;
-    for (const auto& m : modules_) y = (*m)(y);
+    for (const auto& m : modules_)
+      y = checkpointing_ ? checkpoint([&m](const Tensors& in) { return (*m)(in[0]); }, {y}) : (*m)(y);
     return y;
   }
   void visit(Visitor& v) override {
@@ -32,6 +38,7 @@ class Sequential : public Module {
 
  private:
   std::vector<std::unique_ptr<Module>> modules_;
+  bool checkpointing_ = false;
 };
 
 }  // namespace ringtape::nn

@@ -53,6 +53,26 @@ TEST(WideResNet, GradientsArePyTorchs) {
   expect_one_step(model.get(), "wide_resnet", fixture_noise({2, 32, 32, 3}, 1300), 1e-8);
 }
 
+TEST(ResNet, CheckpointingKeepsLessAndHasTheSameBytes) {
+  std::vector<Tensors> after;
+  std::vector<int64_t> kept;
+  for (const bool on : {false, true}) {
+    manual_seed(1);
+    nn::ResNet model({.width = 8, .checkpointing = on});
+    const Tensor x = cast(fixture_noise({4, 32, 32, 3}, 1400), DType::f32);
+    const int64_t before = memory_stats({}).current;
+    const Tensor loss = sum(square(model(x)));
+    kept.push_back(memory_stats({}).current - before);
+    backward(loss);
+    Tensors& all = after.emplace_back();
+    for (const nn::Named& p : nn::named_parameters(model)) all.push_back(p.tensor->node()->grad);
+    for (const nn::Named& b : nn::named_buffers(model)) all.push_back(*b.tensor);  // running statistics
+  }
+  EXPECT_LT(kept[1] * 2, kept[0]);
+  ASSERT_GT(after[0].size(), 100u);
+  for (size_t i = 0; i < after[0].size(); ++i) EXPECT_TRUE(test::same_bytes(after[0][i], after[1][i])) << i;
+}
+
 TEST(ResNet, NamesArePyTorchs) {
   nn::ResNet resnet18({}), bottlenecks(kBottlenecks);
   nn::WideResNet wide({.depth = 10, .widen = 2});

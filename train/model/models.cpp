@@ -69,6 +69,7 @@ struct ResNetOptions {
   std::string stem = "auto";
   bool no_stem_relu = false;
   int64_t stem_padding = 1;
+  bool checkpointing = false;
 };
 void visit(Fields& f, ResNetOptions& o) {
   f("width", o.width,
@@ -93,6 +94,10 @@ void visit(Fields& f, ResNetOptions& o) {
      .unit = "N",
      .range = {0, 8},
      .scope = Scope::weights});
+  f("checkpointing", o.checkpointing,
+    {.help = "backward computes each block once more instead of keeping its activations: less memory, more time, the "
+             "same bytes",
+     .may_change = true});
 }
 const ResNetOptions& resnet(const ModelSpec& spec) { return spec.settings.as<ResNetOptions>(); }
 
@@ -121,7 +126,8 @@ std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
                                                           .stem = stem_for(spec),
                                                           .width = o.width,
                                                           .stem_padding = o.stem_padding,
-                                                          .stem_relu = !o.no_stem_relu});
+                                                          .stem_relu = !o.no_stem_relu,
+                                                          .checkpointing = o.checkpointing});
 }
 
 template <ResNetKind kind>
