@@ -129,6 +129,12 @@ TEST_F(StepGraphs, PartsOfBatchesIn16Bits) {
   expect_graph_trains_as_without(o, kLaunches, 1);
 }
 
+TEST_F(StepGraphs, WeightsOfClasses) {
+  TrainOptions o = small("sgd");
+  o.step.class_weights = "balanced", o.step.label_smoothing = 0.1;
+  expect_graph_trains_as_without(o, kLaunches, 1);
+}
+
 TEST_F(StepGraphs, MuonAndLars) {
   for (const char* rule : {"muon", "lars"}) expect_graph_trains_as_without(small(rule), kLaunches, 1);
 }

@@ -26,6 +26,7 @@ struct Loader::Source {
   LoaderConfig config;
   int64_t batches_a_chunk, chunk_bytes;
   std::shared_ptr<const EncodedImages> images;
+  std::vector<double> weights;  // of the data set's samples; empty: 1 each
 };
 
 Part own_rows(int64_t batch, const LoaderConfig& config) {
@@ -52,6 +53,7 @@ class EpochState {
                            : samples,
                        {int64_t(samples.size())});
     samples_ = order_.size();
+    if (!source_->weights.empty()) scales_ = scales_of(order_);
     if (config.ranks > 1 || others() > 0) order_ = own_part(order_);
     const bool resident = source_->maker.resident();
     if (resident) order_ = order_.copy_to(config.device);
@@ -76,6 +78,7 @@ class EpochState {
     batch_.y = rows(made, others, size);
     batch_.other = this->others() > 0 ? rows(made, 0, made.size() - others) : Tensor();
     batch_.share = source_->maker.mixture(epoch_, batch_.index).label_share;
+    if (scales_.defined()) batch_.scale = scales_.window({}, {}, batch_.index);
     batch_.whole = std::min(source_->config.batch_size, samples_ - batch_.index * source_->config.batch_size);
     return &batch_;
   }
@@ -107,6 +110,20 @@ class EpochState {
       own.insert(own.end(), all.begin() + begin + part.begin, all.begin() + begin + part.end);
     }
     return from_host(own, {int64_t(own.size())});
+  }
+
+  // Labels::scale of each batch. Images that are mixed with others have those of the same batch, in another order.
+  Tensor scales_of(const Tensor& order) const {
+    const int64_t size = source_->config.batch_size;
+    const auto all = order.span<int64_t>();
+    std::vector<double> out;
+    for (int64_t begin = 0; begin < order.size(); begin += size) {
+      const int64_t end = std::min(begin + size, order.size());
+      double sum = 0;
+      for (int64_t i = begin; i < end; ++i) sum += source_->weights[size_t(all[size_t(i)])];
+      out.push_back(sum > 0 ? double(end - begin) / sum : 0);  // 0: nothing in this batch counts
+    }
+    return from_host(out, {int64_t(out.size())}, source_->config.device);
   }
 
   // Returns false at the end. An exception ends the epoch.
@@ -183,6 +200,7 @@ class EpochState {
   int64_t chunks_ = 0;
   int64_t samples_ = 0;           // over all ranks in this epoch
   Tensor order_;                  // i64: the samples of the epoch; on the device of a resident set
+  Tensor scales_;                 // f64: of each batch
   std::shared_ptr<Inbox> inbox_;  // where chunks that are sent arrive
 
   Chunk current_;
@@ -199,6 +217,14 @@ class EpochState {
   std::vector<std::jthread> workers_;  // last member: joined before the members that they use are destroyed
 };
 
+static std::vector<double> weights_of(const Dataset& data, const LoaderConfig& config) {
+  std::vector<double> out;
+  if (config.class_weights.empty()) return out;
+  const Tensor labels = data.labels.copy_to(Device{});
+  for (const int64_t label : labels.span<int64_t>()) out.push_back(config.class_weights.at(size_t(label)));
+  return out;
+}
+
 Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig config) {
   RT_CHECK_AS(UsageError, config.batch_size >= 1, "--batch-size ", config.batch_size,
               ": expected at least 1");
@@ -214,9 +240,8 @@ Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig c
   const int64_t batch_bytes = own_rows(config.batch_size, config).size() * maker.waiting_bytes();
   const int64_t chunk =
       config.workers ? std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(batch_bytes, 1), 1, 64) : 1;
-  source_ =
-      std::make_shared<const Source>(Source{std::move(maker), std::move(samples), config, chunk, chunk * batch_bytes,
-                                                  data.encoded});
+  source_ = std::make_shared<const Source>(Source{std::move(maker), std::move(samples), config, chunk,
+                                                  chunk * batch_bytes, data.encoded, weights_of(data, config)});
 }
 
 int64_t Loader::samples() const { return int64_t(source_->samples.size()); }

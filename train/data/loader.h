@@ -18,10 +18,11 @@ struct Batch {
   Tensor y;           // i64 (B)
   Tensor other;       // i64 (B): labels of the images that these are mixed with; undefined: they are not mixed
   double share = 1;   // of y, if they are
+  Tensor scale;       // Labels::scale; undefined without weights of classes
   int64_t index = 0;  // within the epoch
   int64_t whole = 0;  // size of this batch over all ranks
 
-  Labels labels() const { return {y, other, share}; }
+  Labels labels() const { return {y, other, share, scale}; }
   Tensors images() const { return views.empty() ? Tensors{x} : views; }
 };
 
@@ -56,6 +57,7 @@ struct LoaderConfig {
   int rank = 0, ranks = 1;
   // Each batch consists of so many parts, of which a rank gets part_of(shares, ranks, rank); 0: of one for each rank.
   int64_t shares = 0;
+  std::vector<double> class_weights = {};  // in the loss; empty: 1 each
 };
 // The samples of a batch that a rank gets.
 Part own_rows(int64_t batch, const LoaderConfig& config);

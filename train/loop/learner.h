@@ -50,6 +50,7 @@ struct SupervisedOptions {
   Augmentation augmentation = {};
   double label_smoothing = 0;
   ImageChanges changes = {};
+  std::vector<double> class_weights = {};  // see class_weights(); empty: 1 each
 };
 std::unique_ptr<Learner> supervised_learner(const Task& task, const Holdout& split, const SupervisedOptions& options);
 

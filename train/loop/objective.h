@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <vector>
 
 #include "nn/ssl/method.h"
 #include "train/data/labels.h"
@@ -18,8 +19,10 @@ struct Outcome {
 using Objective = std::function<Outcome(const Tensors& images, const Labels& labels)>;
 
 // The cross-entropy of the model's logits; of mixed images, that of both labels, by their shares. With `replicas` (not
-// null), the replicas compute the logits.
-Objective cross_entropy_of(nn::Module& model, nn::DataParallel* replicas, double label_smoothing);
+// null), the replicas compute the logits. `weights`, if not empty, are the factors of the classes: the loss of a whole
+// batch is then divided by the sum of its samples' factors, as torch.nn.CrossEntropyLoss does; see Labels::scale.
+Objective cross_entropy_of(nn::Module& model, nn::DataParallel* replicas, double label_smoothing,
+                           const std::vector<double>& weights = {});
 // The loss of a self-supervised method, in f32 regardless of the precision of its outputs. If it has a probe, the
 // probe's cross-entropy is the auxiliary loss.
 Objective loss_of(nn::Method& method, nn::DataParallel* replicas);

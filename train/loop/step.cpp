@@ -33,6 +33,11 @@ void visit(Fields& f, StepOptions& o) {
      .unit = "X",
      .range = kFraction,
      .with_labels = true});
+  f("class-weights", o.class_weights,
+    {.help = "factor of each class in the loss of training: none, balanced (images / classes / images of the class) or "
+             "a number for each class, such as 1,2.5,1",
+     .unit = "WHICH",
+     .with_labels = true});
   f("optimizer", o.optimizer.name,
     {.help = "update rule", .unit = "NAME", .choices = [] { return names_of(optimizers()); }, .selects = true});
 }

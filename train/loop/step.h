@@ -31,6 +31,7 @@ struct StepOptions {
   double clip_grad_norm = 0;  // 0: no clipping
   double ema = 0;             // 0: none
   double label_smoothing = 0;
+  std::string class_weights = "none";  // see class_weights()
 };
 void visit(Fields& f, StepOptions& o);  // except the settings of each optimizer
 

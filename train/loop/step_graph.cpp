@@ -12,7 +12,7 @@ namespace ringtape {
 struct StepGraph::Recorded {
   Form form;
   Tensors images;  // what the graph reads
-  Tensor labels;
+  Labels labels{Tensor()};
   std::vector<std::shared_ptr<Storage>> places;  // of the model's tensors
   std::vector<char> reached;                     // parameters
   std::vector<int64_t> missed;
@@ -66,7 +66,7 @@ void StepGraph::forget() {
 }
 
 StepGraph::Form StepGraph::form_of(const Tensors& images, const Labels& labels) const {
-  Form out = {labels.size()};
+  Form out = {labels.size(), labels.scale.defined()};
   if (labels.size() == 0 || labels.other.defined()) return {};  // mixed: their shares differ from step to step
   constexpr uintptr_t kAligned = 256;  // as the graph's images: products of others may have other bits
   for (const Tensor& x : images) {
@@ -118,7 +118,8 @@ Step::Result StepGraph::record(const Tensors& images, const Labels& labels, cons
   gpu.release_cached(device_.index);  // the graph's memory is apart
   auto next = std::make_unique<Recorded>();
   next->form = last_, next->places = storages(tensors_);
-  next->images = clones(images), next->labels = clones({labels.y})[0];
+  next->images = clones(images), next->labels.y = clones({labels.y})[0];
+  if (labels.scale.defined()) next->labels.scale = clones({labels.scale})[0];
   Generator& generator = default_generator();
   const RandomState random = next->random = generator.state();
   const Tensors buffers = values_of(buffers_);
@@ -151,7 +152,8 @@ Step::Result StepGraph::record(const Tensors& images, const Labels& labels, cons
 Step::Result StepGraph::repeat(const Tensors& images, const Labels& labels, double lr) {
   Recorded& all = *recorded_;
   copy_all(all.images, images);
-  copy(all.labels, labels.y);
+  copy(all.labels.y, labels.y);
+  if (labels.scale.defined()) copy(all.labels.scale, labels.scale);
   optimizer_.repeat(lr, all.reached);
   Generator& generator = default_generator();
   all.random = generator.state();

@@ -1,14 +1,26 @@
+#include <algorithm>
+
+#include "autograd/create.h"
 #include "autograd/ops.h"
 #include "train/loop/learner.h"
 
 namespace ringtape {
 
-Objective cross_entropy_of(nn::Module& model, nn::DataParallel* replicas, double label_smoothing) {
-  return [&model, replicas, label_smoothing](const Tensors& images, const Labels& labels) -> Outcome {
+Objective cross_entropy_of(nn::Module& model, nn::DataParallel* replicas, double label_smoothing,
+                           const std::vector<double>& weights) {
+  const Tensor all = weights.empty() ? Tensor() : from_host(weights, {int64_t(weights.size())});
+  return [&model, replicas, label_smoothing, all, there = Tensor()](const Tensors& images,
+                                                                    const Labels& labels) mutable -> Outcome {
     const Tensor logits = replicas ? (*replicas)(images[0]) : model(images[0]);
-    Tensor loss = cross_entropy(logits, labels.y, label_smoothing);
+    if (all.defined() && !there.defined())  // once, since a recorded step cannot send them
+      there = cast(to(all, logits.device()), logits.dtype() == DType::f64 ? DType::f64 : DType::f32);
+    CrossEntropyOptions o{.label_smoothing = label_smoothing, .weight = there};
+    const bool scaled = all.defined() && labels.scale.defined();
+    if (scaled) o.reduction = LossReduction::sum;
+    Tensor loss = cross_entropy(logits, labels.y, o);
     if (labels.other.defined())
-      loss = loss * labels.share + cross_entropy(logits, labels.other, label_smoothing) * (1 - labels.share);
+      loss = loss * labels.share + cross_entropy(logits, labels.other, o) * (1 - labels.share);
+    if (scaled) loss = loss * cast(labels.scale, loss.dtype()) / double(std::max<int64_t>(labels.size(), 1));
     return {.loss = loss,
             .auxiliary_loss = {},
             .logits = logits.detach(),
@@ -34,10 +46,11 @@ class Supervised : public Learner {
   LoaderConfig loading(LoaderConfig config) const override {
     config.augmentation = options_.augmentation;
     config.changes = options_.changes;
+    config.class_weights = options_.class_weights;
     return config;
   }
   Objective objective() const override {
-    return cross_entropy_of(*task_.model, task_.replicas.get(), options_.label_smoothing);
+    return cross_entropy_of(*task_.model, task_.replicas.get(), options_.label_smoothing, options_.class_weights);
   }
   std::vector<Metrics> judge(const EvalOptions& options, Snapshot* snapshot) const override {
     EvalOptions plain = options;

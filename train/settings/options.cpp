@@ -6,6 +6,7 @@
 
 #include "core/env.h"
 #include "core/runtime.h"
+#include "train/data/class_weights.h"
 #include "train/data/dataset.h"
 #include "train/model/methods.h"
 
@@ -130,6 +131,7 @@ TrainOptions resolve(TrainOptions options, int ranks) {
               "--elastic: not for self-supervised methods, which need the same number of images on each rank");
   if (options.self_supervised()) check_pretraining(options, ranks);
   else (void)changes_of(options.changes);
+  (void)listed_class_weights(options.step.class_weights);
   for (const auto& [option, value] : values_of(options))
     RT_CHECK_AS(UsageError, !option->is_recorded() || is_utf8(value), "--", option->name,
                 ": is not UTF-8, as config.toml requires; use a link with another name");

@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/runtime.h"
 #include "nn/freeze.h"
+#include "train/data/class_weights.h"
 #include "train/data/encoded_images.h"
 #include "train/io/weights_file.h"
 #include "train/loop/world.h"
@@ -197,7 +198,9 @@ EvalOptions eval_options(const TrainOptions& o, comm::ProcessGroup& group) {
 
 std::unique_ptr<Learner> make_learner(const TrainOptions& o, const Task& task, const Holdout& split, int ranks) {
   if (!task.method())
-    return supervised_learner(task, split, {o.augmentation, o.step.label_smoothing, changes_of(o.changes)});
+    return supervised_learner(task, split,
+                              {o.augmentation, o.step.label_smoothing, changes_of(o.changes),
+                               class_weights(o.step.class_weights, task.data.train, split.train)});
   return self_supervised_learner(task, split,
                                  {.views = views_of(o.views),
                                   .transforms = make_transforms(o.transforms),
