@@ -41,7 +41,7 @@ TEST_F(MetricsTest, MetricsFiles) {
     m.images_per_s = std::numeric_limits<double>::infinity(), m.lr = 1e-4;
     log.write(m);
     m = {};
-    m.split = "val", m.epoch = 2, m.step = 30, m.loss = 0.25;
+    m.split = "val", m.epoch = 2, m.step = 30, m.loss = 0.25, m.balanced = 0.75;
     log.write(m);
     Json summary = Json::object();
     summary["split"] = "summary";
@@ -50,14 +50,25 @@ TEST_F(MetricsTest, MetricsFiles) {
   const std::string lines =
       "{\"split\":\"train\",\"epoch\":2,\"step\":30,\"loss\":\"nan\",\"top1\":0.5,\"lr\":0.0001,"
       "\"images_per_s\":\"inf\"}\n"
-      "{\"split\":\"val\",\"epoch\":2,\"step\":30,\"loss\":0.25}\n";
+      "{\"split\":\"val\",\"epoch\":2,\"step\":30,\"loss\":0.25,\"balanced_accuracy\":0.75}\n";
   EXPECT_EQ(read_file(run.file("metrics.jsonl")),
             concat(lines, "{\"split\":\"summary\",\"metrics_crc32\":\"", Crc32().add(lines).str(), "\"}\n"));
   EXPECT_EQ(read_file(run.file("metrics.csv")),
             "split,epoch,step,loss,top1,top5,lr,images_per_s,seconds,data_s,forward_s,backward_s,optimizer_s,"
-            "peak_bytes,grad_norm,loss_scale,ranks,comm_bytes,comm_s,exposed_s,spread\n"
-            "train,2,30,nan,0.5,,1e-04,inf,,,,,,,,,,,,,\n"
-            "val,2,30,0.25,,,,,,,,,,,,,,,,,\n");
+            "peak_bytes,grad_norm,loss_scale,ranks,comm_bytes,comm_s,exposed_s,spread,balanced_accuracy\n"
+            "train,2,30,nan,0.5,,1e-04,inf,,,,,,,,,,,,,,\n"
+            "val,2,30,0.25,,,,,,,,,,,,,,,,,,0.75\n");
+}
+
+TEST_F(MetricsTest, AFileOfAnEarlierVersionKeepsItsColumns) {
+  const RunDir run(folder_ + "/r", Earlier::refuse);
+  const std::string before = "split,epoch,step,loss,top1\ntrain,1,10,0.5,0.25\n";
+  write_file(run.file("metrics.csv"), before);
+  MetricsLog log(run, {{"metrics.csv", int64_t(before.size())}});
+  Metrics m;
+  m.split = "val", m.epoch = 1, m.step = 10, m.loss = 0.25, m.lr = 1, m.balanced = 0.75;
+  log.write(m);
+  EXPECT_EQ(read_file(run.file("metrics.csv")), before + "val,1,10,0.25,\n");
 }
 
 TEST_F(MetricsTest, WhatIsNoLineOfMetricsIsNamed) {

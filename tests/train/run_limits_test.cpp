@@ -137,7 +137,9 @@ TEST(RunLimits, AValidationMustBeBetterByMoreThanTheDelta) {
   EXPECT_EQ(newest->epoch, 1);
   note_validation(newest, 3, 0.625, 0.1);
   EXPECT_EQ(newest->epoch, 3);
-  EXPECT_EQ(newest->top1, 0.625);
+  EXPECT_EQ(newest->score, 0.625);
+  note_validation(newest, 4, -0.25, 0.1);
+  EXPECT_EQ(newest->epoch, 3);
 }
 
 TEST(RunLimits, AScheduleEndsWithTheLastStep) {

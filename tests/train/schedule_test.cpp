@@ -124,6 +124,18 @@ TEST(Schedules, APlateauFollowsPyTorch) {
   }
 }
 
+// As PyTorch's mode="min", threshold_mode="rel".
+TEST(Schedules, APlateauOfALossIsBelowTheBest) {
+  Schedule ours({.course = course("plateau", PlateauOptions{.factor = 0.5, .patience = 1, .threshold = 0.1})}, 1, 1,
+                60);
+  int64_t step = 0;
+  for (const auto& [loss, rate] : std::vector<std::pair<double, double>>{
+           {1, 1}, {0.91, 1}, {0.89, 1}, {0.81, 1}, {0.805, 0.5}, {0.79, 0.5}, {2, 0.5}, {0.79, 0.25}}) {
+    ours.watch(++step, -loss);
+    EXPECT_EQ(ours.at(step), rate) << step;
+  }
+}
+
 TEST(Schedules, EveryStepHasARate) {
   for (const ScheduleEntry& entry : schedules())
     for (const auto& [epochs, warmup] : {std::pair{1, 0.0}, {1, 1.0}, {2, 0.3}, {7, 2.0}}) {

@@ -24,6 +24,12 @@ void visit(Fields& f, CheckpointOptions& o) {
      .unit = "WHICH",
      .choices = [] { return std::vector<std::string>{"last", "best"}; },
      .may_change = true});
+  f("best-by", o.best_by,
+    {.help = "what makes a validation the best, also for --patience and --schedule plateau: highest top1, lowest loss, "
+             "or highest balanced, the mean of the classes' accuracies",
+     .unit = "WHICH",
+     .choices = [] { return std::vector<std::string>{"top1", "loss", "balanced"}; },
+     .with_labels = true});
 }
 
 }  // namespace ringtape

@@ -11,6 +11,7 @@ struct CheckpointOptions {
   int64_t steps = 0;  // 0: none within an epoch
   int64_t keep = 2;
   std::string exported = "last";
+  std::string best_by = "top1";  // what makes a validation the best one
 };
 void visit(Fields& f, CheckpointOptions& o);
 

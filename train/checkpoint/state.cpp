@@ -24,14 +24,21 @@ Json to_json(const TrainState& s) {
   if (s.reported) out["reported"] = 1;
   if (!s.counters.empty()) out["counters"] = s.counters;
   if (!s.parameter_steps.empty()) out["parameter_steps"] = s.parameter_steps;
-  if (s.improved) out["improved"] = {{"epoch", s.improved->epoch}, {"top1", s.improved->top1}};
+  if (s.improved) out["improved"] = {{"epoch", s.improved->epoch}, {"score", s.improved->score}};
   if (s.watched)
     out["watched"] = {
         {"best", s.watched->best}, {"bad", s.watched->bad}, {"cooldown", s.watched->cooldown}, {"lr", s.watched->lr}};
   if (s.trained > 0) out["trained_s"] = s.trained;
-  if (s.best) out["best"] = {{"step", s.best->step}, {"top1", s.best->top1}};
+  if (s.best) out["best"] = {{"step", s.best->step}, {"score", s.best->score}};
   out["lengths"] = s.lengths;
   return out;
+}
+
+static constexpr double kLowest = -std::numeric_limits<double>::max();
+
+// "top1" in states of earlier versions.
+static double score_in(const JsonFields& fields) {
+  return fields.has("score") ? fields.real("score", kLowest) : fields.real("top1", 0, 1);
 }
 
 TrainState parse_train_state(const Json& json, const std::string& where, int64_t steps_per_epoch) {
@@ -41,8 +48,7 @@ TrainState parse_train_state(const Json& json, const std::string& where, int64_t
                                        random = state.object("random");
   s.step = state.whole("step", 0, kMost), s.epoch = state.whole("epoch", 0, kMost),
   s.batch = state.whole("batch", 0, kMost);
-  s.tally.samples = tally.whole("samples", 0, kMost),
-  s.tally.loss = tally.real("loss", -std::numeric_limits<double>::max());
+  s.tally.samples = tally.whole("samples", 0, kMost), s.tally.loss = tally.real("loss", kLowest);
   s.tally.top5 = tally.whole("top5", 0, s.tally.samples), s.tally.top1 = tally.whole("top1", 0, s.tally.top5);
   s.seconds = {seconds.real("whole", 0), seconds.real("data", 0), seconds.real("forward", 0),
                seconds.real("backward", 0), seconds.real("optimizer", 0)};
@@ -52,16 +58,16 @@ TrainState parse_train_state(const Json& json, const std::string& where, int64_t
   if (state.has("parameter_steps")) s.parameter_steps = state.wholes("parameter_steps", s.step);
   if (state.has("best")) {
     const JsonFields best = state.object("best");
-    s.best = TrainState::Best{best.whole("step", 0, s.step), best.real("top1", 0, 1)};
+    s.best = TrainState::Best{best.whole("step", 0, s.step), score_in(best)};
   }
   if (state.has("improved")) {
     const JsonFields improved = state.object("improved");
-    s.improved = TrainState::Improved{improved.whole("epoch", 0, kMost), improved.real("top1", 0, 1)};
+    s.improved = TrainState::Improved{improved.whole("epoch", 0, kMost), score_in(improved)};
   }
   if (state.has("watched")) {
     const JsonFields watched = state.object("watched");
-    s.watched = Watched{watched.real("best", 0), watched.whole("bad", 0, kMost), watched.whole("cooldown", 0, kMost),
-                        watched.real("lr", 0)};
+    s.watched = Watched{watched.real("best", kLowest), watched.whole("bad", 0, kMost),
+                        watched.whole("cooldown", 0, kMost), watched.real("lr", 0)};
   }
   if (state.has("trained_s")) s.trained = state.real("trained_s", 0);
   if (state.has("traffic")) {

@@ -38,12 +38,12 @@ struct TrainState {
   std::vector<int64_t> parameter_steps;  // Optimizer::own_steps(); empty if all parameters have taken all steps
   struct Best {
     int64_t step = 0;
-    double top1 = 0;
+    double score = 0;  // higher is better: an accuracy, or the negative loss; see --best-by
   };
-  std::optional<Best> best;                // the validation with the highest accuracy
+  std::optional<Best> best;                // the validation with the highest score
   struct Improved {
     int64_t epoch = 0;
-    double top1 = 0;
+    double score = 0;
   };
   std::optional<Improved> improved;        // the newest validation that --patience counts as better
   std::optional<Watched> watched;          // what the schedule knows of validations

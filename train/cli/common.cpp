@@ -116,10 +116,10 @@ std::string metrics_text(const Metrics& m, int64_t epochs) {
   if (m.split == "train_step") return step_text(m, epochs);
   if (m.split == "knn" || m.split == "probe" || m.spread) return method_text(m, epochs);
   const std::string head = m.split == "test" ? "" : fmt::format("epoch {}/{}", m.epoch, epochs);
-  std::string out =
-      fmt::format("{:<12} {:<5}  loss {:.4f}  top-1 {:>8}  top-5 {:>8}  {:>9} images/s  {:.2f} s", head,
-                  m.split, m.loss.value_or(0), percent(m.top1.value_or(0)), percent(m.top5.value_or(0)),
-                  with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
+  std::string out = fmt::format("{:<12} {:<5}  loss {:.4f}  top-1 {:>8}  top-5 {:>8}{}  {:>9} images/s  {:.2f} s", head,
+                                m.split, m.loss.value_or(0), percent(m.top1.value_or(0)), percent(m.top5.value_or(0)),
+                                m.uneven ? fmt::format("  balanced {:>8}", percent(m.balanced.value_or(0))) : "",
+                                with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
   if (m.lr) out += fmt::format("  lr {:.4g}", *m.lr);
   return out + end_text(m);
 }

@@ -33,6 +33,7 @@ void add_results(Json& out, const RunSetup& setup, const Learner& learner, const
     if (test.loss) out["loss"] = json_number(*test.loss);
     out["top1"] = json_number(test.top1.value_or(std::nan(""))),
     out["top5"] = json_number(test.top5.value_or(std::nan("")));
+    if (test.balanced) out["balanced_accuracy"] = json_number(*test.balanced);
     learner.describe(out, eval_options(setup.options), all);
   }
   for (const char* split : {"train", "val"})

@@ -10,6 +10,7 @@
 #include "core/part.h"
 #include "nn/mode_guard.h"
 #include "train/data/loader.h"
+#include "train/evaluation/class_recall.h"
 #include "train/evaluation/features.h"
 #include "train/evaluation/knn.h"
 #include "train/evaluation/snapshot_parts.h"
@@ -67,6 +68,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
                                                 [size](const Part& p) { return (p.size() + size - 1) / size; });
   Progress bar(split, batches, options.progress);
   std::vector<Tally> tallies;
+  ClassRecall recall(data.classes);
   int64_t at = 0;
   for (const Part& part : parts) {
     Tally& tally = tallies.emplace_back();
@@ -80,7 +82,9 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
       if (!passes.begin(at)) break;
       const Tensor logits =
           mean_over_copies(options.copies, batch->x, [&task](const Tensor& x) { return task.classify(x); });
-      tally.add(cross_entropy(logits, batch->y), logits, batch->y);
+      const Tensor ranks = ranks_of(logits, batch->y);
+      tally.add(cross_entropy(logits, batch->y), ranks, batch->y.size());
+      recall.add(ranks, batch->y);
       if (outputs) outputs->push_back(to(logits, Device{}));
       bar.update(++at);
     }
@@ -89,7 +93,9 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
   passes.end();
   const Tally all = options.shares > 0 ? of_shares(*options.group, tallies, options.shares)
                                        : of_all(*options.group, tallies[0]);
-  const Metrics metrics = epoch_metrics(*options.group, all, split, watch.lap(), task.devices());
+  const ClassRecall::Summary classes = recall.of_all(*options.group);
+  Metrics metrics = epoch_metrics(*options.group, all, split, watch.lap(), task.devices());
+  metrics.balanced = classes.mean, metrics.uneven = classes.uneven;
   if (snapshot) add_predictions(*snapshot, data, {samples.begin() + own.begin, samples.begin() + own.end},
                                 *outputs, *options.group);
   return metrics;

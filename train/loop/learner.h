@@ -16,7 +16,7 @@ class Learner {
  public:
   struct Facts {
     std::string title;          // "resnet18"; "SimCLR(temperature 0.5) of resnet18"
-    std::string judged_split;   // of the first metrics of judge(): their top-1 accuracy selects the best epoch
+    std::string judged_split;   // of the first metrics of judge(): they select the best epoch
     std::string final_split;    // its last metrics are the result of the run
     int64_t judged_every;       // epochs, after which judge() follows; 0: not because of that
     bool judged_at_end;         // whether it follows the last epoch

@@ -24,7 +24,7 @@ void visit(Fields& f, LimitOptions& o) {
      .range = kCount,
      .may_change = true});
   f("min-delta", o.min_delta,
-    {.help = "--patience: the accuracy, from 0 to 1, by which a validation must be better",
+    {.help = "--patience: by how much a validation must be better: of an accuracy from 0 to 1, or of the loss",
      .unit = "X",
      .range = kProbability,
      .may_change = true});
@@ -61,8 +61,8 @@ void check_before_end(const TrainState& s, int64_t epochs, const LimitOptions& l
               ": the run has already trained ", s.step, " steps");
 }
 
-void note_validation(std::optional<TrainState::Improved>& newest, int64_t epoch, double top1, double min_delta) {
-  if (!newest || top1 > newest->top1 + min_delta) newest = TrainState::Improved{epoch, top1};
+void note_validation(std::optional<TrainState::Improved>& newest, int64_t epoch, double score, double min_delta) {
+  if (!newest || score > newest->score + min_delta) newest = TrainState::Improved{epoch, score};
 }
 
 }  // namespace ringtape

@@ -12,7 +12,7 @@ struct LimitOptions {
   int64_t max_steps = 0;  // of the whole run; 0: no limit
   std::string max_time;   // of training, in the whole run: "90s", "10m", "2h"; empty: no limit
   int64_t patience = 0;   // epochs without a better validation; 0: no limit
-  double min_delta = 0;   // by which a validation must be better to count, as a fraction of the images
+  double min_delta = 0;   // by which the score of a validation must be higher to count
   bool operator==(const LimitOptions&) const = default;
 };
 void visit(Fields& f, LimitOptions& o);
@@ -23,7 +23,7 @@ double seconds_of(const std::string& duration, const std::string& origin);
 // Throws UsageError if a run in this state has trained for longer.
 void check_before_end(const TrainState& state, int64_t epochs, const LimitOptions& limits);
 
-// Notes the accuracy of the validation after `epoch` epochs, if it is a better one by more than min_delta.
-void note_validation(std::optional<TrainState::Improved>& newest, int64_t epoch, double top1, double min_delta);
+// Notes the score of the validation after `epoch` epochs, if it is a better one by more than min_delta.
+void note_validation(std::optional<TrainState::Improved>& newest, int64_t epoch, double score, double min_delta);
 
 }  // namespace ringtape

@@ -215,6 +215,10 @@ EvalOptions Trainer::passes(bool progress, bool may_end) const {
   return out;
 }
 
+static double score_of(const Metrics& m, const std::string& best_by) {
+  return best_by == "loss" ? -*m.loss : best_by == "balanced" ? *m.balanced : *m.top1;
+}
+
 bool Trainer::judge(const Report& report, int64_t epoch, bool progress, bool first) {
   const auto average = weights_to_judge();
   std::optional<Snapshot> snapshot = snapshot_of(epoch, p_.learner->facts.judged_split, !is_whole_epoch());
@@ -222,12 +226,13 @@ bool Trainer::judge(const Report& report, int64_t epoch, bool progress, bool fir
   show(snapshot);
   if (first) figures[0].left_s = seconds_left();
   for (const Metrics& m : figures) emit(report, m, epoch);
-  const double top1 = *figures[0].top1;
-  const bool best = !at_.best || top1 > at_.best->top1 || at_.best->step == steps();
-  if (best) at_.best = TrainState::Best{steps(), top1};
+  // Of the sums of all ranks; their decisions must not differ by an order of additions.
+  const double score = max_over_ranks(p_.group, score_of(figures[0], p_.checkpoint.best_by));
+  const bool best = !at_.best || score > at_.best->score || at_.best->step == steps();
+  if (best) at_.best = TrainState::Best{steps(), score};
   if (is_whole_epoch()) {
-    note_validation(at_.improved, epoch, top1, p_.limits.min_delta);
-    p_.schedule.watch(steps(), top1);
+    note_validation(at_.improved, epoch, score, p_.limits.min_delta);
+    p_.schedule.watch(steps(), score);
     at_.watched = p_.schedule.watched();
   }
   return best;

@@ -28,8 +28,13 @@ std::string Trainer::end_text() const {
   if (ended_by_ == "max-steps") return concat("by --max-steps ", l.max_steps, ", in ", where);
   if (ended_by_ == "max-time") return concat("by --max-time ", l.max_time, " at step ", steps(), ", in ", where);
   if (ended_by_ != "patience") return "";
+  const std::string& by = p_.checkpoint.best_by;
+  const auto rounded = [score = at_.improved->score](double unit) { return shortest(std::round(score * unit) / 100); };
+  const std::string was = by == "loss"       ? concat("loss ", shortest(std::round(-1e4 * at_.improved->score) / 1e4))
+                          : by == "balanced" ? concat("balanced ", rounded(1e4), " %")
+                                             : concat("top-1 ", rounded(1e4), " %");
   return concat("by --patience ", l.patience, " after ", where, ": no validation was better than that of epoch ",
-                at_.improved->epoch, " (top-1 ", shortest(std::round(1e4 * at_.improved->top1) / 100), " %)");
+                at_.improved->epoch, " (", was, ")");
 }
 
 void Trainer::warn_if_collapsed(double loss, std::optional<double> spread) const {

@@ -59,7 +59,9 @@ void visit(Fields& f, PlateauOptions& o) {
      .unit = "N",
      .range = kCount});
   f("plateau-threshold", o.threshold,
-    {.help = "a validation is better if its accuracy is above (1 + X) times the best", .unit = "X", .range = kReal});
+    {.help = "a validation is better if its accuracy is above (1 + X) times the best, or its loss below 1 - X times",
+     .unit = "X",
+     .range = kReal});
   f("plateau-cooldown", o.cooldown,
     {.help = "validations after a drop that do not count", .unit = "N", .range = kCount});
   f("plateau-min-lr", o.min_lr, {.help = "lowest learning rate", .unit = "X", .range = kReal});
@@ -67,14 +69,15 @@ void visit(Fields& f, PlateauOptions& o) {
 
 double plateau_rate(const Settings&, const CourseOfLr& c) { return c.watched ? c.watched->lr : c.lr; }
 
-void watch_for_plateau(const Settings& settings, double lr, std::optional<Watched>& watched, double top1) {
+void watch_for_plateau(const Settings& settings, double lr, std::optional<Watched>& watched, double score) {
   constexpr double kLeastDrop = 1e-8;  // PyTorch's eps
   const auto& o = settings.as<PlateauOptions>();
-  const bool better = !watched || top1 > watched->best * (1 + o.threshold);
+  const auto than = [&](double best) { return best * (best < 0 ? 1 - o.threshold : 1 + o.threshold); };
+  const bool better = !watched || score > than(watched->best);
   if (!watched) watched = Watched{.lr = lr};
   Watched& w = *watched;
   if (better)
-    w.best = top1, w.bad = 0;
+    w.best = score, w.bad = 0;
   else
     ++w.bad;
   if (w.cooldown > 0) --w.cooldown, w.bad = 0;

@@ -81,6 +81,6 @@ double one_cycle_rate(const Settings& settings, const CourseOfLr& c);
 std::optional<double> one_cycle_momentum(const Settings& settings, const CourseOfLr& c);
 // lr, multiplied by factor whenever more than `patience` validations, one after another, were no better than the best.
 double plateau_rate(const Settings&, const CourseOfLr& c);
-void watch_for_plateau(const Settings& settings, double lr, std::optional<Watched>& watched, double top1);
+void watch_for_plateau(const Settings& settings, double lr, std::optional<Watched>& watched, double score);
 
 }  // namespace ringtape

@@ -82,8 +82,8 @@ double Schedule::at(int64_t step) const {
   return o.warmup_lr + (lr_ - o.warmup_lr) * std::min(1.0, double(step + 1) / warmup());
 }
 
-void Schedule::watch(int64_t step, double top1) {
-  if (entry_->watch && double(step) >= warmup()) entry_->watch(options_.course.chosen(), lr_, watched_, top1);
+void Schedule::watch(int64_t step, double score) {
+  if (entry_->watch && double(step) >= warmup()) entry_->watch(options_.course.chosen(), lr_, watched_, score);
 }
 
 }  // namespace ringtape

@@ -24,12 +24,13 @@ struct CourseOfLr {
 };
 
 // A course of the learning rate that the command line knows by name, from here or from a program that registers its
-// own. `watch`, if it is not null, gets the accuracy of each validation after the warm-up, and the peak.
+// own. `watch`, if it is not null, gets the score of each validation after the warm-up (higher is better: an accuracy,
+// or a negative loss), and the peak.
 struct ScheduleEntry {
   const char* name;
   double (*rate)(const Settings& settings, const CourseOfLr& course);
   Settings settings = {};
-  void (*watch)(const Settings& settings, double lr, std::optional<Watched>& watched, double top1) = nullptr;
+  void (*watch)(const Settings& settings, double lr, std::optional<Watched>& watched, double score) = nullptr;
   // The optimizer's momentum in this step; nothing: as it is.
   std::optional<double> (*momentum)(const Settings& settings, const CourseOfLr& course) = nullptr;
 };
@@ -71,7 +72,7 @@ class Schedule {
 
   // Whether later rates depend on validations: then they must be told, after `step` steps, and the state must be kept.
   bool watches() const { return entry_->watch; }
-  void watch(int64_t step, double top1);
+  void watch(int64_t step, double score);
   const std::optional<Watched>& watched() const { return watched_; }
   void set_watched(const std::optional<Watched>& watched) { watched_ = watched; }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <span>
 #include <sstream>
 
 #include "core/check.h"
@@ -34,6 +35,7 @@ constexpr MetricsColumn kColumns[] = {
     {"loss_scale", &Metrics::loss_scale}, {"ranks", &Metrics::ranks},
     {"comm_bytes", &Metrics::comm_bytes}, {"comm_s", &Metrics::comm_s},
     {"exposed_s", &Metrics::exposed_s}, {"spread", &Metrics::spread},
+    {"balanced_accuracy", &Metrics::balanced},
 };
 // clang-format on
 
@@ -43,9 +45,17 @@ std::string csv_header() {
   return out;
 }
 
-std::string csv_line(const Metrics& m) {
+// The columns of a file, which may have been begun by an earlier version: new ones are added at the end.
+size_t columns_in(const std::string& path) {
+  std::string header;
+  std::getline(std::ifstream(path), header);
+  const auto commas = size_t(std::ranges::count(header, ','));
+  return header.empty() ? std::size(kColumns) : std::min(commas - std::min<size_t>(commas, 2), std::size(kColumns));
+}
+
+std::string csv_line(const Metrics& m, size_t columns) {
   std::string out = concat(m.split, ',', m.epoch, ',', m.step);
-  for (const MetricsColumn& c : kColumns) {
+  for (const MetricsColumn& c : std::span(kColumns).first(columns)) {
     out += ',';
     if (const auto& value = m.*c.value) out += shortest(*value);
   }
@@ -186,7 +196,8 @@ MetricsLog::MetricsLog(const RunDir& run, const Lengths& keep, int64_t from)
                  lines_kept(run.file(kCsv), length(keep, kCsv)), from) {}
 
 MetricsLog::MetricsLog(const RunDir& run, int64_t jsonl, int64_t csv, int64_t from)
-    : path_(run.file(kJsonl)), jsonl_(path_, jsonl, true), csv_(run.file(kCsv), csv), events_(run, from) {
+    : path_(run.file(kJsonl)), jsonl_(path_, jsonl, true), csv_(run.file(kCsv), csv), events_(run, from),
+      columns_(columns_in(run.file(kCsv))) {
   if (csv_.sync() == 0) csv_.write(csv_header());
   sync_folder(run.path());
 }
@@ -215,7 +226,7 @@ MetricsLog::Lengths MetricsLog::sync() {
 void MetricsLog::write(const Metrics& metrics) {
   check_in_place();
   jsonl_.write(json_line(metrics));
-  csv_.write(csv_line(metrics));
+  csv_.write(csv_line(metrics, columns_));
   for (const MetricsColumn& c : kColumns)
     if (const auto& value = metrics.*c.value) events_.write(metrics.split + "/" + c.name, metrics.step, *value);
 }

@@ -55,6 +55,7 @@ const Alias kAliases[] = {
     {{"save-steps"}, "checkpoint-steps", ""},
     {{"save-total-limit", "checkpoint-hist", "save-top-k"}, "keep", ""},
     {{"load-best-model-at-end"}, "export", "--export best"},
+    {{"metric-for-best-model", "eval-metric", "monitor", "patience-by"}, "best-by", "--best-by loss"},
     {{"limit-val-batches", "limit-test-batches"}, "limit-eval-batches", ""},
     {{"fast-dev-run"}, "limit-train-batches", "--epochs 1 --limit-train-batches 2 --limit-eval-batches 1"},
     {{"val-split", "val-fraction"}, "val-size", "a number of images"},

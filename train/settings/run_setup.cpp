@@ -72,6 +72,8 @@ void check_split(const TrainOptions& o, const Task& task, const Holdout& split) 
                                                : "the images have no labels: name others with --knn-data";
   RT_CHECK_AS(UsageError, o.limits.patience == 0 || judges, "--patience ", o.limits.patience,
               ": needs validations; ", how);
+  RT_CHECK_AS(UsageError, o.checkpoint.best_by == CheckpointOptions().best_by || judges, "--best-by ",
+              o.checkpoint.best_by, ": needs validations; ", how);
   const std::string& course = o.schedule.course.name;
   RT_CHECK_AS(UsageError, judges || !find_entry(schedules(), course, "schedule").watch, "--schedule ", course,
               ": needs validations; ", how);
