@@ -45,6 +45,7 @@ enum class Stream : uint64_t {
   erasing = 12,   // erased parts of training images
   mixing = 13,    // mixtures of the images of a batch
   shards = 14,    // order of files, and of samples near each other
+  balance = 15,   // draws of samples, each class as often as the others
 };
 
 // A position in a stream: element i of a draw comes from block counter + i / 4.

@@ -108,10 +108,12 @@ Dataset noise_set(int64_t n) {
 
 // All batches of an epoch, on the host: images or views, and labels. Read when all have been asked for.
 std::vector<Tensors> batches(const Dataset& set, Device device, int workers, int64_t epoch,
-                             const std::vector<ViewAugmentation>& views = {}, const ImageChanges& changes = {}) {
+                             const std::vector<ViewAugmentation>& views = {}, const ImageChanges& changes = {},
+                             bool balanced = false) {
   const Loader loader(set, all_samples(set),
                       {.batch_size = 16,
                        .shuffle = true,
+                       .balanced = balanced,
                        .seed = 5,
                        .workers = workers,
                        .device = device,
@@ -158,6 +160,20 @@ TEST(CudaLoader, BatchesAreThoseOfTheCpu) {
           }
         }
     }
+}
+
+TEST(CudaLoader, DrawnBatchesAreThoseOfTheCpu) {
+  RT_NEEDS_CUDA();
+  const Dataset set = noise_set(100);
+  ImageChanges changes;
+  changes.view.crop_low = 0.4, changes.erasing = 0.5;
+  const auto cpu = batches(set, {}, 1, 2, {}, changes, true), cuda = batches(set, kCuda, 2, 2, {}, changes, true);
+  ASSERT_EQ(cuda.size(), cpu.size());
+  for (size_t i = 0; i < cpu.size(); ++i)
+    for (size_t k = 0; k < cpu[i].size(); ++k) ASSERT_TRUE(same_bytes(cuda[i][k], cpu[i][k])) << k << " of " << i;
+  Splits kept{noise_set(100), noise_set(20)};
+  keep_on_device(kept, kCuda);
+  EXPECT_THROW(batches(kept.train, kCuda, 2, 2, {}, changes, true), DeviceError);
 }
 
 TEST(CudaLoader, ChangedAndMixedBatchesAreThoseOfTheCpu) {

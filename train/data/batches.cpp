@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "kernels/index_select.h"
 #include "train/data/encoded_images.h"
+#include "train/data/order.h"
 
 namespace ringtape {
 
@@ -52,7 +53,8 @@ BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
     : images_(data.images), labels_(data.labels), encoded_(data.is_encoded() ? data.encoded : nullptr),
       image_(data.image()), device_(config.device), augmentation_(config.augmentation),
       changes_(config.views.empty() ? config.changes : ImageChanges{}), views_(config.views), crops_(config.views),
-      transforms_(config.transforms), seed_(config.seed), own_batch_(own_rows(config.batch_size, config).size()) {
+      transforms_(config.transforms), seed_(config.seed), balanced_(config.balanced),
+      own_batch_(own_rows(config.batch_size, config).size()) {
   const Augmentation& a = augmentation_;
   RT_CHECK(image_.rank() == 3, data.name);
   RT_CHECK(a.pad >= 0 && a.cutout >= 0 && a.rotation >= 0 && a.rotation <= 180, data.name);
@@ -70,8 +72,8 @@ BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
   if (views_.empty()) stages_ = make_stages();
   if (!encoded_) {
     const Device where = images_.device();
-    RT_CHECK_AS(DeviceError, where.type == DeviceType::cpu || transforms_.empty(), data.name, " lies on ", where,
-                ", but transforms are made on the host; load it again");
+    RT_CHECK_AS(DeviceError, where.type == DeviceType::cpu || (transforms_.empty() && !balanced_), data.name,
+                " lies on ", where, ", but transforms and draws of images are made on the host; load it again");
     RT_CHECK_AS(DeviceError, where.type == DeviceType::cpu || where == device_, data.name, " lies on ", where,
                 ", but batches are needed on ", device_, "; load it again");
   }
@@ -98,9 +100,9 @@ std::shared_ptr<Inbox> BatchMaker::inbox(int64_t samples) const {
 }
 
 void BatchMaker::decode(int64_t sample, int64_t epoch, std::span<uint8_t* const> copies) const {
-  if (!cuts()) return decode_as(*encoded_, sample, {image_[0], image_[1]}, copies[0]);
-  const std::string content = encoded_->read(sample);
-  EncodedImage image(content, encoded_->path(sample), encoded_->reading().upright);
+  if (!cuts()) return decode_as(*encoded_, sample_of(sample), {image_[0], image_[1]}, copies[0]);
+  const std::string content = encoded_->read(sample_of(sample));
+  EncodedImage image(content, encoded_->path(sample_of(sample)), encoded_->reading().upright);
   std::vector<ImageCrop> crops;
   for (size_t i = 0; i < crops_.size(); ++i) {
     const RandomViewParams p(crops_[i], seed_, uint64_t(epoch), int(i), true);
@@ -121,7 +123,7 @@ void BatchMaker::collect(uint8_t* to, std::span<const int64_t> samples, int64_t 
       if (encoded_) decode(sample, epoch, copies);
       for (size_t v = 0; v < copies.size(); ++v) {
         const Shape& s = copies_[v];
-        if (!encoded_) std::memcpy(copies[v], images_.data<uint8_t>() + sample * s.size(), size_t(s.size()));
+        if (!encoded_) std::memcpy(copies[v], images_.data<uint8_t>() + sample_of(sample) * s.size(), size_t(s.size()));
         for (size_t k = 0; k < transforms_.size(); ++k)
           transforms_[k]->apply({copies[v], s[0], s[1], s[2], sample, int(v), epoch, seed_, int(k)});
       }
@@ -238,7 +240,7 @@ void BatchMaker::gather(Chunk& chunk, const Tensor& samples, int64_t epoch) cons
     collect(to + at.images_at, all, epoch);
   }
   const int64_t* const labels = labels_.data<int64_t>();
-  for (int64_t i = 0; i < n; ++i) y[i] = labels[all[size_t(i)]];
+  for (int64_t i = 0; i < n; ++i) y[i] = labels[sample_of(all[size_t(i)])];
 }
 
 void BatchMaker::finish(Chunk& chunk, const Tensor& samples, int64_t epoch, Inbox* inbox) const {

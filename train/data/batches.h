@@ -48,8 +48,8 @@ class BatchMaker {
   // the samples).
   using Stage = std::function<void(View, View, View, View, uint64_t, bool)>;
   struct Layout;  // positions in the bytes that are sent
-  // Whether the host prepares the bytes of the images, because they are decoded, transformed or sent.
-  bool gathers() const { return encoded_ || !transforms_.empty() || !on_host(); }
+  // Whether the host prepares the bytes of the images, because they are decoded, transformed, sent or drawn again.
+  bool gathers() const { return encoded_ || !transforms_.empty() || !on_host() || balanced_; }
   // Whether random crops are cut from the encoded images, of any size.
   bool cuts() const { return encoded_ && !crops_.empty(); }
   int64_t copied() const;  // bytes of all copies of an image
@@ -75,6 +75,7 @@ class BatchMaker {
   Transforms transforms_;
   std::vector<Shape> copies_;  // of an image, among what collect() writes: one, or one for each view
   uint64_t seed_;
+  bool balanced_;
   int64_t own_batch_;  // this rank's rows of a batch, except the last one
   Erasing erasing_;
   std::vector<Stage> stages_;

@@ -64,6 +64,8 @@ void visit(Fields& f, DataOptions& o) {
     {.help = "fraction of the training images of each class to learn from, at least one of each: few labels",
      .unit = "X",
      .range = {.low = 0, .high = 1, .above_low = true}});
+  f("balanced-sampling", o.balanced,
+    {.help = "draw the training images of an epoch with replacement, each class equally often", .with_labels = true});
   f("shuffle-buffer", o.shuffle_buffer,
     {.help = "read files in order, in an epoch's order of archives, and draw each image from the next N; 0: from all",
      .unit = "N",

@@ -106,6 +106,7 @@ struct DataOptions {
   std::string dir;                    // empty: RINGTAPE_DATA_DIR, else ./data
   int64_t val_size = -1;              // -1: the data set's default
   double train_fraction = 1;
+  bool balanced = false;        // see balanced()
   int64_t shuffle_buffer = -1;  // see shuffled(); 0: all samples; -1: kShuffleBuffer for archives, else all
   std::string normalize = "dataset";  // or "imagenet"
 };

@@ -27,6 +27,8 @@ struct Loader::Source {
   int64_t batches_a_chunk, chunk_bytes;
   std::shared_ptr<const EncodedImages> images;
   std::vector<double> weights;  // of the data set's samples; empty: 1 each
+  Tensor labels;                // of the data set
+  int classes;
 };
 
 Part own_rows(int64_t batch, const LoaderConfig& config) {
@@ -48,10 +50,7 @@ class EpochState {
       : source_(std::move(source)), epoch_(epoch), first_(first_batch), batches_(batches) {
     const LoaderConfig& config = source_->config;
     const std::vector<int64_t>& samples = source_->samples;
-    order_ = from_host(config.shuffle
-                           ? shuffled(samples, config.seed, epoch, config.shuffle_buffer, source_->images.get())
-                           : samples,
-                       {int64_t(samples.size())});
+    order_ = from_host(order_of(epoch), {int64_t(samples.size())});
     samples_ = order_.size();
     if (!source_->weights.empty()) scales_ = scales_of(order_);
     if (config.ranks > 1 || others() > 0) order_ = own_part(order_);
@@ -89,6 +88,12 @@ class EpochState {
   }
 
  private:
+  std::vector<int64_t> order_of(int64_t epoch) const {
+    const auto& [seed, samples] = std::tie(source_->config.seed, source_->samples);
+    if (source_->config.balanced) return balanced(samples, source_->labels, source_->classes, seed, epoch);
+    if (!source_->config.shuffle) return samples;
+    return shuffled(samples, seed, epoch, source_->config.shuffle_buffer, source_->images.get());
+  }
   int64_t own_size() const {  // size of this rank's batches, except the last one
     const LoaderConfig& config = source_->config;
     return own_rows(config.batch_size, config).size();
@@ -120,7 +125,7 @@ class EpochState {
     for (int64_t begin = 0; begin < order.size(); begin += size) {
       const int64_t end = std::min(begin + size, order.size());
       double sum = 0;
-      for (int64_t i = begin; i < end; ++i) sum += source_->weights[size_t(all[size_t(i)])];
+      for (int64_t i = begin; i < end; ++i) sum += source_->weights[size_t(sample_of(all[size_t(i)]))];
       out.push_back(sum > 0 ? double(end - begin) / sum : 0);  // 0: nothing in this batch counts
     }
     return from_host(out, {int64_t(out.size())}, source_->config.device);
@@ -240,8 +245,9 @@ Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig c
   const int64_t batch_bytes = own_rows(config.batch_size, config).size() * maker.waiting_bytes();
   const int64_t chunk =
       config.workers ? std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(batch_bytes, 1), 1, 64) : 1;
-  source_ = std::make_shared<const Source>(Source{std::move(maker), std::move(samples), config, chunk,
-                                                  chunk * batch_bytes, data.encoded, weights_of(data, config)});
+  source_ =
+      std::make_shared<const Source>(Source{std::move(maker), std::move(samples), config, chunk, chunk * batch_bytes,
+                                            data.encoded, weights_of(data, config), data.labels, data.classes});
 }
 
 int64_t Loader::samples() const { return int64_t(source_->samples.size()); }

@@ -42,6 +42,7 @@ struct LoaderConfig {
   int64_t batch_size = 1;
   bool shuffle = false;
   int64_t shuffle_buffer = 0;  // see shuffled()
+  bool balanced = false;       // instead of shuffled: see balanced(); the data set is on a CPU then
   bool drop_last = false;  // leave out the last batch if it is not full
   uint64_t seed = 0;
   int workers = 1;     // background threads; 0: next() makes the batches

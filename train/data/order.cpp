@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "core/random.h"
@@ -46,6 +47,22 @@ std::vector<int64_t> shuffled(const std::vector<int64_t>& samples, uint64_t seed
     const int64_t drawn = std::exchange(waiting[at], next < n ? out[size_t(next)] : waiting.back());
     if (next >= n) waiting.pop_back();
     out[size_t(i)] = drawn;
+  }
+  return out;
+}
+
+std::vector<int64_t> balanced(const std::vector<int64_t>& samples, const Tensor& labels, int classes, uint64_t seed,
+                              int64_t epoch) {
+  std::vector<std::vector<int64_t>> members(static_cast<size_t>(classes));
+  for (const int64_t i : samples) members[size_t(labels.data<int64_t>()[i])].push_back(i);
+  std::erase_if(members, [](const auto& of_class) { return of_class.empty(); });
+  std::unordered_map<int64_t, int64_t> drawn;
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const Philox4 bits = philox(seed, uint64_t(Stream::balance) | uint64_t(epoch) << 8, i);
+    const std::vector<int64_t>& of_class = members[size_t(below(bits.x[0], int64_t(members.size())))];
+    const int64_t sample = of_class[size_t(below(bits.x[1], int64_t(of_class.size())))];
+    out.push_back(sample + kDrawn * drawn[sample]++);
   }
   return out;
 }

@@ -12,7 +12,7 @@ namespace ringtape {
 struct TransformedImage {
   uint8_t* bytes;
   int64_t height, width, channels;
-  int64_t sample;  // of the data set
+  int64_t sample;  // of the data set; with --balanced-sampling see balanced()
   int view;        // 0 for training with labels
   int64_t epoch;
   uint64_t seed;   // of the run

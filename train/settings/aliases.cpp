@@ -29,6 +29,7 @@ const Alias kAliases[] = {
     {{"t-0", "lr-cycle-epochs"}, "restart-epochs", ""},
     {{"decay-rate", "lr-gamma"}, "gamma", ""},
     {{"smoothing"}, "label-smoothing", ""},
+    {{"weighted-sampler", "balanced-sampler", "weighted-random-sampler", "oversample"}, "balanced-sampling", ""},
     {{"class-weight", "loss-weights", "pos-weight"}, "class-weights", ""},
     {{"drop", "drop-rate"}, "dropout", ""},
     {{"hflip", "horizontal-flip"}, "flip", ""},

@@ -105,6 +105,9 @@ TrainOptions resolve(TrainOptions options, int ranks) {
               "--resume: needs --run, the run to continue");
   RT_CHECK_AS(UsageError, !options.run.resume || !options.run.overwrite,
               "--resume and --overwrite: one continues the run, the other replaces it");
+  RT_CHECK_AS(UsageError, !options.data.balanced || options.data.shuffle_buffer <= 0,
+              "--balanced-sampling: draws from all images, which --shuffle-buffer ", options.data.shuffle_buffer,
+              " does not; leave one of them out");
   options.callbacks.chosen.check("callback");
   options.transforms.chosen.check("transform");
   check_parallel(options.parallel, ranks);

@@ -96,7 +96,7 @@ void check_split(const TrainOptions& o, const Task& task, const Holdout& split) 
 
 // The images in archives are read in order.
 int64_t shuffle_buffer(const DataOptions& o, const Dataset& train) {
-  if (o.shuffle_buffer >= 0) return o.shuffle_buffer;
+  if (o.shuffle_buffer >= 0 || o.balanced) return std::max<int64_t>(o.shuffle_buffer, 0);
   return train.is_encoded() && train.encoded->shard(0) >= 0 ? kShuffleBuffer : 0;
 }
 
@@ -104,6 +104,7 @@ LoaderConfig loading(const TrainOptions& o, const Task& task, const comm::Proces
   return {.batch_size = o.trainer.batch_size,
           .shuffle = true,
           .shuffle_buffer = shuffle_buffer(o.data, task.data.train),
+          .balanced = o.data.balanced,
           .seed = uint64_t(o.execution.seed),
           .workers = int(o.execution.workers),
           .ahead = o.execution.prefetch_memory << 20,
@@ -157,7 +158,7 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
   model_name = options.model.name, method_name = options.method.name;
   set_threads(int(options.execution.threads));
   data = load(options, beginning);
-  if (options.transforms.chosen.names.empty()) keep_on_device(data, device);
+  if (options.transforms.chosen.names.empty() && !options.data.balanced) keep_on_device(data, device);
   tested = load_tested(options, beginning, data.train);
   if (options.self_supervised()) options.data.val_size = 0;
   if (data.val && options.data.val_size >= 0 && beginning.leads && !options.self_supervised())
