@@ -30,8 +30,8 @@ void take_less(std::optional<T>& least, std::optional<T> other) {
   if (other && (!least || *other < *least)) least = other;
 }
 
-// Calls f(folder) for each group of this process that has the controller, and for its parents. In a container the path
-// may be the host's and not visible; then the root is the container's own group.
+// Calls f(folder) for each group of this process that has the controller, and then for its parents. In a container the
+// path may be the host's and not visible; then the root is the container's own group.
 template <class F>
 void for_each_group(const Cgroups& where, const std::string& controller, F&& f) {
   std::ifstream file(where.membership);
@@ -76,6 +76,29 @@ std::optional<int64_t> Cgroups::processes() const {
   for_each_group(*this, "pids",
                  [&](const std::string& group) { take_less(least, number(Words(group + "/pids.max").first)); });
   return least;
+}
+
+std::optional<int64_t> Cgroups::memory() const {
+  constexpr int64_t kUnlimited = int64_t(1) << 60;  // version 1 says so by the largest number of whole pages
+  std::optional<int64_t> least;
+  for_each_group(*this, "memory", [&](const std::string& group) {
+    for (const char* file : {"/memory.max", "/memory.limit_in_bytes"})
+      if (const auto limit = number(Words(group + file).first); limit && *limit < kUnlimited) take_less(least, limit);
+  });
+  return least;
+}
+
+std::optional<int64_t> Cgroups::oom_kills() const {
+  std::optional<int64_t> count;
+  for_each_group(*this, "memory", [&](const std::string& group) {
+    for (const char* name : {"/memory.events", "/memory.oom_control"}) {
+      if (count) return;  // that of the group itself, which counts kills for a parent's limit, too
+      std::ifstream file(group + name);
+      for (std::string key, value; !count && file >> key >> value;)
+        if (key == "oom_kill") count = number(value);
+    }
+  });
+  return count;
 }
 
 int allowed_cpus() {

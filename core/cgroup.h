@@ -13,6 +13,9 @@ struct Cgroups {
 
   std::optional<double> cpus() const;        // seconds of CPU time per second; nullopt: no limit
   std::optional<int64_t> processes() const;  // including threads; nullopt: no limit
+  std::optional<int64_t> memory() const;     // bytes; nullopt: no limit
+  // How many processes of its own group the kernel has killed because memory ran out; nullopt: not known.
+  std::optional<int64_t> oom_kills() const;
 };
 
 int allowed_cpus();               // number of CPUs this process may run on, ignoring limits of CPU time

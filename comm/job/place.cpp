@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <climits>
 #include <cstdlib>
 #include <fstream>
 
@@ -165,11 +167,21 @@ std::optional<Place> place_of(const Lookup& lookup) {
   return launched ? other : std::nullopt;
 }
 
-std::optional<Place> place_of_process() {
-  return place_of([](const char* name) -> std::optional<std::string> {
-    const char* const value = std::getenv(name);
-    return value && *value ? std::optional<std::string>(value) : std::nullopt;
-  });
+std::optional<int> restarts_of(const Lookup& lookup, bool elastic) {
+  const Variables v(lookup, "a launcher");
+  std::optional<int> out;
+  for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "RINGTAPE_RESTART"})  // one may have started the other
+    if (lookup(name) && !(elastic && name[0] == 'R')) out = std::max(out.value_or(0), v.number(name, 0, INT_MAX));
+  return out;
 }
+
+static std::optional<std::string> environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value && *value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+std::optional<Place> place_of_process() { return place_of(environment); }
+
+std::optional<int> restarts_of_process(bool elastic) { return restarts_of(environment, elastic); }
 
 }  // namespace ringtape::comm

@@ -29,6 +29,11 @@ using Lookup = std::function<std::optional<std::string>(const char* name)>;
 std::optional<Place> place_of(const Lookup& lookup);
 std::optional<Place> place_of_process();  // from the environment
 
+// How often the launcher has started the job of this process again: torchrun, or `ringtape launch`, of which restarts
+// of single ranks of an `elastic` job do not count. nullopt: no launcher that restarts. Throws UsageError.
+std::optional<int> restarts_of(const Lookup& lookup, bool elastic);
+std::optional<int> restarts_of_process(bool elastic);
+
 // The first of Slurm's "node[03-07,9],login" is node03.
 std::string first_host(const std::string& list);
 

@@ -42,7 +42,7 @@ void kill_strays(pid_t guard) {
 Attempt::Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard,
                  Display& display)
     : launch_(launch), number_(number), port_(port), deadline_(deadline), signals_(signals), guard_(guard),
-      display_(display) {}
+      display_(display), oom_kills_(launch.groups.oom_kills()) {}
 
 Attempt::~Attempt() {
   send(SIGKILL, true);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/base/deadline.h"
+#include "core/cgroup.h"
 
 namespace ringtape::comm {
 
@@ -24,6 +25,7 @@ struct Launch {
   Seconds grace{10};                    // from SIGTERM to SIGKILL
   Seconds timeout{0};                   // of all attempts together; 0: none
   bool pin = true;                      // each rank to its own cores
+  Cgroups groups{};                     // of this process and its ranks
 
   // Of an elastic job (comm/launch/elastic.h): a rank that ends is started again alone, while the others go on.
   bool elastic = false;

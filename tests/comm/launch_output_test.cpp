@@ -68,6 +68,31 @@ TEST_F(LaunchOutputTest, WhoReadsNothingLosesWhatTheLogsKeep) {
   EXPECT_NEAR(double(std::stoll(said.substr(from + 9)) + lines(shown)), 700'000, 4000) << said;  // one portion twice
 }
 
+// The files of a control group, in which the kernel counts, are a folder here.
+TEST_F(LaunchOutputTest, ARankThatTheKernelKilledForMemoryIsNamedSo) {
+  const std::string root = (folder_ / "group").string();
+  fs::create_directories(root);
+  write_file(root + "/self", "0::/\n");
+  write_file(root + "/memory.max", "419430400\n");
+  for (const int kills : {2, 3}) {  // before: 2
+    write_file(root + "/memory.events", "oom 2\noom_kill 2\n");
+    const std::string rank =
+        concat("echo oom_kill ", kills, " >", root, "/memory.events; test $RANK = 0 || kill -9 $$; sleep 100");
+    Child launcher([&] {
+      if (!std::freopen((root + "/said").c_str(), "w", stderr)) ::_exit(99);
+      comm::Launch l;
+      l.command = {"/bin/sh", "-c", rank};
+      l.local_size = 2, l.token = "0123456789abcdef", l.groups = {root, root + "/self"};
+      ::_exit(comm::launch(l));
+    });
+    EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
+    EXPECT_MENTIONS(read_file(root + "/said"),
+                    kills == 3 ? "  memory ran out: the kernel has killed 1 process of this control group for that; "
+                                 "its limit is 400 MiB\n"
+                               : "  another process killed it, or the kernel if memory ran out");
+  }
+}
+
 TEST_F(LaunchOutputTest, WhoReadsSlowlyLosesNothing) {
   const comm::Fd slow = named_pipe("ff");
   const pid_t launcher = start("ringtape launch -n 2 --exec -- seq 300000 > ff 2> err");

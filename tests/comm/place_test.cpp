@@ -10,6 +10,21 @@ namespace {
 
 using test::message_of;
 
+TEST(Place, CountsTheRestartsOfItsJob) {
+  std::map<std::string, std::string> all;
+  const Lookup lookup = [&](const char* name) { return all.count(name) ? std::optional(all[name]) : std::nullopt; };
+  EXPECT_EQ(restarts_of(lookup, false), std::nullopt);
+  all = {{"RINGTAPE_RESTART", "2"}};
+  EXPECT_EQ(restarts_of(lookup, false), 2);
+  EXPECT_EQ(restarts_of(lookup, true), std::nullopt);  // of this rank alone
+  all = {{"TORCHELASTIC_RESTART_COUNT", "1"}, {"RINGTAPE_RESTART", "0"}};  // torchrun has started `ringtape launch`
+  EXPECT_EQ(restarts_of(lookup, false), 1);
+  EXPECT_EQ(restarts_of(lookup, true), 1);
+  all["TORCHELASTIC_RESTART_COUNT"] = "one";
+  EXPECT_EQ(message_of<UsageError>([&] { (void)restarts_of(lookup, false); }),
+            "TORCHELASTIC_RESTART_COUNT=one: expected a whole number from 0 to 2147483647");
+}
+
 TEST(Place, UnderstandsTheLaunchers) {
   std::map<std::string, std::string> variables;
   const auto place = [&](std::map<std::string, std::string> all) {

@@ -50,6 +50,26 @@ TEST_F(CgroupsTest, TheLeastOfAllGroupsAboveCounts) {
   EXPECT_EQ(groups("0:\n").processes(), std::nullopt);
 }
 
+TEST_F(CgroupsTest, MemoryAndWhatTheKernelKilledForIt) {
+  write("/fs/kube/memory.max", "419430400\n");
+  write("/fs/kube/memory.events", "low 0\nhigh 0\nmax 90\noom 9\noom_kill 7\noom_group_kill 0\n");
+  write("/fs/kube/pod/memory.max", "max\n");
+  const Cgroups second = groups("0::/kube/pod\n");
+  EXPECT_EQ(second.memory(), 400 << 20);
+  EXPECT_EQ(second.oom_kills(), 7);  // the nearest group that counts
+  write("/fs/kube/pod/memory.events", "oom 1\noom_kill 1\n");
+  EXPECT_EQ(second.oom_kills(), 1);
+  EXPECT_EQ(groups("0::/\n").memory(), std::nullopt);
+  EXPECT_EQ(groups("0::/\n").oom_kills(), std::nullopt);
+
+  write("/fs/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  write("/fs/memory/docker/memory.limit_in_bytes", "1048576\n");
+  write("/fs/memory/docker/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
+  EXPECT_EQ(groups("9:memory:/docker\n").memory(), 1 << 20);
+  EXPECT_EQ(groups("9:memory:/docker\n").oom_kills(), 3);
+  EXPECT_EQ(groups("9:memory:/\n").memory(), std::nullopt);
+}
+
 TEST_F(CgroupsTest, InAContainerTheRootIsItsOwn) {
   write("/fs/cpu.max", "50000 100000\n");
   EXPECT_EQ(groups("0::/\n").cpus(), 0.5);

@@ -54,6 +54,26 @@ TEST(Schedules, FollowTheirFormulas) {
             "unknown schedule 'cos'; did you mean cosine?");
 }
 
+TEST(Schedules, SayThatTheirEndMoved) {
+  const auto note = [](const char* name, int64_t step, int64_t epochs, int64_t max_steps = 0) {
+    const ScheduleOptions options{.course = Selection(schedules(), name)};
+    return moved_end(Schedule(options, 0.1, 10, 4), Schedule(options, 0.1, 10, epochs, max_steps), step);
+  };
+  EXPECT_EQ(note("polynomial", 40, 8),
+            "the schedule ends at step 80, not 40 as before: the next learning rate is 0.05, before 0.0025");
+  EXPECT_EQ(note("polynomial", 10, 4, 20),
+            "the schedule ends at step 20, not 40 as before: the next learning rate is 0.05, before 0.075");
+  for (const char* name : {"cosine", "one-cycle"}) EXPECT_NE(note(name, 40, 8), "") << name;
+  for (const char* name : {"constant", "step", "multistep", "exponential", "restarts", "plateau"})
+    EXPECT_EQ(note(name, 40, 8), "") << name;
+  EXPECT_EQ(note("polynomial", 20, 4, 1000), "");
+
+  const ScheduleOptions warm{.warmup_epochs = 5};
+  EXPECT_EQ(warmup_beyond_end(Schedule(warm, 0.1, 10, 8, 20)),
+            "the warm-up of 50 steps is longer than the training of 20: the learning rate rises to 0.04 of 0.1 only");
+  EXPECT_EQ(warmup_beyond_end(Schedule(warm, 0.1, 10, 8, 50)), "");
+}
+
 TEST(Schedules, FollowPyTorch) {
   constexpr int64_t kPerEpoch = 5;
   struct Row {
@@ -191,6 +211,20 @@ TEST_F(ScheduleTest, EachGoesOnFromTheMiddleWithTheSameBits) {
   const std::string plateau = " --schedule plateau " + settings.at("plateau");
   compare(concat("train --hidden 8 --val-size 60 --train-size 460 --devices 2", shapes, plateau), "ranks");
   compare(concat("pretrain --method simclr --model mlp --hidden 8 --train-size 400", shapes, plateau), "simclr");
+}
+
+TEST_F(ScheduleTest, AnEndThatMovesIsSaid) {
+  const std::string base = "ringtape " + kTraining + " --run r ";  // cosine, 70 steps an epoch
+  ASSERT_EQ(run(base + "--epochs 2 --warmup-epochs 1 --max-steps 60"), 0) << log();
+  EXPECT_MENTIONS(log(), "note   the warm-up of 70 steps is longer than the training of 60: the learning rate rises to "
+                         "0.00171429 of 0.002 only\n");
+  ASSERT_EQ(run(base + "--resume --epochs 2 --max-steps 0"), 0) << log();
+  EXPECT_LACKS(log(), "note");
+  ASSERT_EQ(run(base + "--resume --epochs 3"), 0) << log();
+  EXPECT_MENTIONS(log(), "note   the schedule ends at step 210, not 140 as before: the next learning rate is 0.001, "
+                         "before 1.00701e-06\n");
+  ASSERT_EQ(run(base + "--resume --epochs 3"), 0) << log();
+  EXPECT_LACKS(log(), "note");
 }
 
 TEST_F(ScheduleTest, APlateauLowersTheRate) {

@@ -73,6 +73,7 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
                        " parameters", trained, "; ", o.step.optimizer.name, ", learning rate ",
                        fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.trainer.batch_size, ", ",
                        with_commas(trainer.steps_per_epoch()), " steps per epoch"));
+  if (const std::string note = warmup_beyond_end(trainer.schedule()); !note.empty()) out.push_back("note   " + note);
   if (!o.weights.empty()) {
     const auto& [last_layer, others, prefix, left_out] = task.initial;
     out.push_back(concat(

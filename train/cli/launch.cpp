@@ -51,12 +51,14 @@ bool is_training(const comm::Launch& launch) {
          (launch.command[1] == "train" || launch.command[1] == "pretrain");
 }
 
-// Elastic training is told so; what starts again resumes. Does nothing the second time.
+// Elastic training is told so; what starts again resumes, with --overwrite by itself (train/cli/restarted.h). Does
+// nothing the second time.
 void add_training_flags(comm::Launch& l, const Invocation& invocation) {
   if (!is_training(l) || (l.max_restarts == 0 && !l.elastic)) return;
   RT_CHECK_AS(UsageError, has_flag(l.command, "--run"), l.elastic ? "--elastic" : "--max-restarts", ": needs ",
               l.command[1], " --run NAME, to resume the run from its checkpoints");
-  if (!l.elastic && !has_flag(l.command, "--resume")) l.on_restart = {"--resume"};
+  if (!l.elastic && !has_flag(l.command, "--resume") && !has_flag(l.command, "--overwrite"))
+    l.on_restart = {"--resume"};
   if (l.elastic && !has_flag(l.command, "--elastic")) l.command.emplace_back("--elastic");
   if (const std::string* least = invocation.flag("min-ranks"); least && !has_flag(l.command, "--min-ranks"))
     l.command.insert(l.command.end(), {"--min-ranks", *least});

@@ -1,11 +1,15 @@
+#include <algorithm>
 #include <atomic>
 #include <exception>
+#include <iterator>
 
 #include "comm/job/place.h"
 #include "comm/launch/launch.h"
 #include "core/log.h"
 #include "core/printable.h"
 #include "train/cli/introduction.h"
+#include "train/cli/restarted.h"
+#include "train/cli/run_output.h"
 #include "train/cli/training.h"
 #include "train/cli/training_run.h"
 #include "train/data/identity.h"
@@ -35,7 +39,7 @@ TrainOptions training_options(const Invocation& invocation, Use use, std::vector
   // A launcher decides how many processes go on with a run that had started its own.
   if (comm::place_of_process() && !before.parallel.replicates() && !path.empty()) given[0].leave_out({"devices"});
   if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) given.push_back(recipe_of(invocation));
-  notes = apply_flags(options, invocation, given);
+  std::ranges::move(apply_flags(options, invocation, given), std::back_inserter(notes));
   if (!path.empty() && options.execution.precision == "auto") options.execution.precision = before.execution.precision;
   RT_CHECK_AS(UsageError, use == Use::pretrain || !options.self_supervised(), "these are settings of ",
               options.method.name, ", which trains without labels; use ringtape pretrain");
@@ -103,11 +107,12 @@ void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ra
               "; start as many ranks as before");
 }
 
-int run_training(const Invocation& invocation, Use use) {
+int run_training(const Invocation& given, Use use) {
   const auto place = comm::place_of_process();
   const bool leads = !place || place->rank == 0;
   stop_at_once(leads);
   std::vector<std::string> notes;
+  const Invocation invocation = of_this_attempt(given, notes);
   TrainOptions options = training_options(invocation, use, notes);
   const bool elastic = options.parallel.elastic.on;
   RT_CHECK_AS(UsageError, !elastic || place || wants_ranks(options.parallel),
@@ -119,6 +124,7 @@ int run_training(const Invocation& invocation, Use use) {
   if (elastic && place) return train_elastically(std::move(options), *place, invocation, continued(invocation));
   check_run_path(run_path(options.run.name, trained_name(options), options.data.set.name), earlier(options.run));
   if (leads) SaveHook::check(on_save(options.run));
+  if (leads) note_what_is_replaced(invocation);
   if (wants_ranks(options.parallel)) return start_ranks(options, invocation);
   if (leads)
     for (const std::string& note : notes) log_info(note);

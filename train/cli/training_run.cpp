@@ -17,6 +17,7 @@
 #include "core/printable.h"
 #include "train/cli/common.h"
 #include "train/cli/introduction.h"
+#include "train/cli/run_output.h"
 #include "train/data/identity.h"
 #include "train/evaluation/snapshot_pictures.h"
 #include "train/io/file.h"
@@ -35,27 +36,6 @@ namespace ringtape::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Writes a run's lines to train.log, and to standard output as text or, with --json, as the lines of metrics.jsonl.
-class Output {
- public:
-  Output(RunDir& run, bool json) : run_(run), json_(json) {
-    set_log_sink([this](const std::string& line) { run_.log(line); });
-  }
-  ~Output() { set_log_sink({}); }
-  void line(const std::string& text) {
-    run_.log(text);
-    if (!json_) print_line(printable(text));
-  }
-  void log(const std::string& text) { run_.log(text); }  // writes to train.log only
-  void json(const std::string& text) {
-    if (json_) print_line(text);
-  }
-
- private:
-  RunDir& run_;
-  bool json_;
-};
 
 // What TensorBoard gets of a snapshot: its pictures, and the distribution of each parameter's values.
 void add_events(EventFile& events, const Snapshot& snapshot, nn::Module& model) {
@@ -85,7 +65,7 @@ class Leader : public Role {
  private:
   void logging_errors(const World& world, const std::function<void()>& f);
   void start(Trainer& trainer, const World& world);
-  std::string resume(Trainer& trainer, const World& world);
+  std::vector<std::string> resume(Trainer& trainer, const World& world);
   void introduce(const Trainer& trainer, const World& world);
   void open_log(const Trainer& trainer);
   void add_missing(const Metrics& m, const Trainer& trainer);
@@ -129,20 +109,21 @@ class Leader : public Role {
   const std::function<void(const std::string&)> say_ = [this](const std::string& text) { out_.line(text); };
 };
 
-// Restores the trainer from the newest complete checkpoint; returns what it says about that. Reads all that it needs
+// Restores the trainer from the newest complete checkpoint; returns lines that say so. Reads all that it needs
 // before it changes anything. Throws IoError if something cannot be read, or if there is no checkpoint although the run
 // has saved one.
-std::string Leader::resume(Trainer& trainer, const World& world) {
+std::vector<std::string> Leader::resume(Trainer& trainer, const World& world) {
   const Course course = trainer.course();
   const auto found =
       checkpoints_.newest(course, [&](const std::string& why) { out_.line("checkpoint not used: " + why); });
+  TrainOptions before;
+  before.trainer = o_.trainer, before.limits = o_.limits;
+  if (const std::string path = run_.file("config.toml"); is_there(path)) apply_settings(before, {read_config(path)});
   if (!found) {
-    TrainOptions before;
-    if (const std::string path = run_.file("config.toml"); is_there(path)) apply_settings(before, {read_config(path)});
     const std::string sign = sign_of_checkpoints(run_, before.checkpoint, course.steps_per_epoch);
     RT_CHECK_AS(IoError, sign.empty(), run_.file("checkpoints"), ": has no checkpoint, but ", sign,
                 "; bring its checkpoints back (is their disk mounted?), or start again with --overwrite");
-    return "resume no checkpoint yet: starting from the beginning";
+    return {"resume no checkpoint yet: starting from the beginning"};
   }
   MetricsLog::check(run_);
   check_before_end(found->state, o_.trainer.epochs, o_.limits);
@@ -152,12 +133,18 @@ std::string Leader::resume(Trainer& trainer, const World& world) {
   checkpoints_.settle(found->state);
   run_.note_checkpoint();
   album_.go_on_from(found->state.epoch);
-  const int before = std::max(int(found->state.counters.size()), 1), ranks = world.size();
-  const std::string others = concat("; it was written by ", before, before == 1 ? " rank" : " ranks", ", and ", ranks,
+  const int writers = std::max(int(found->state.counters.size()), 1), ranks = world.size();
+  const std::string others = concat("; it was written by ", writers, writers == 1 ? " rank" : " ranks", ", and ", ranks,
                                     " do not go on with the same bits");
-  return concat("resume ", found->path, ": step ", found->state.step,
-                found->state.epoch < o_.trainer.epochs ? concat(", in epoch ", found->state.epoch + 1) : ", the last",
-                before == ranks || o_.parallel.shares > 0 ? "" : others);
+  std::vector<std::string> out = {
+      concat("resume ", found->path, ": step ", found->state.step,
+             found->state.epoch < o_.trainer.epochs ? concat(", in epoch ", found->state.epoch + 1) : ", the last",
+             writers == ranks || o_.parallel.shares > 0 ? "" : others)};
+  const Schedule then(o_.schedule, trainer.lr(), trainer.steps_per_epoch(), before.trainer.epochs,
+                      before.limits.max_steps);
+  if (const std::string note = moved_end(then, trainer.schedule(), found->state.step); !note.empty())
+    out.push_back("note   " + note);
+  return out;
 }
 
 // Writes what the run is, and says it.
@@ -289,10 +276,10 @@ void Leader::start(Trainer& trainer, const World& world) {
   const bool goes_on = earlier_ == Earlier::resume || earlier_ == Earlier::take_over;
   const bool resumes = source < 0 && (o_.run.resume || goes_on);
   crew_ = world.crew;
-  const std::string resumed = resumes ? resume(trainer, world) : "";
+  const std::vector<std::string> resumed = resumes ? resume(trainer, world) : std::vector<std::string>();
   const bool first = !log_, takes_over = first && earlier_ == Earlier::take_over;
   if (first && !takes_over) introduce(trainer, world);
-  if (!resumed.empty()) out_.line(resumed);
+  for (const std::string& line : resumed) out_.line(line);
   std::istringstream lines(trainer.share_state(std::max(source, 0), newest_lines(journal_)));
   check(world);
   if (first) open_log(trainer);
@@ -372,11 +359,6 @@ void Leader::logging_errors(const World& world, const std::function<void()>& f) 
 }
 
 }  // namespace
-
-void print_line(const std::string& text) {
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
-}
 
 Earlier earlier(const RunOptions& o) {
   return o.resume ? Earlier::resume : o.overwrite ? Earlier::replace : Earlier::refuse;

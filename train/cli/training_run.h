@@ -33,7 +33,6 @@ std::unique_ptr<Role> follower(const RunSetup& setup, const Journal* journal = n
 
 Earlier earlier(const RunOptions& o);      // what happens to an existing run
 std::string on_save(const RunOptions& o);  // the command; empty: none
-void print_line(const std::string& text);  // at once
 
 // The message of an error; if memory was exhausted, other than the memory that ranks share, with what would need less.
 std::string error_text(const std::exception& e, const RunSetup& setup, const World& world);

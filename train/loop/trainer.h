@@ -56,6 +56,7 @@ class Trainer {
   explicit Trainer(Training parts);
 
   const Learner& learner() const { return *p_.learner; }
+  const Schedule& schedule() const { return p_.schedule; }
   int64_t steps_per_epoch() const { return p_.schedule.steps_per_epoch(); }
   int64_t steps() const { return p_.step->count(); }
   double lr() const { return p_.schedule.lr(); }  // the peak

@@ -1,5 +1,7 @@
 #include "train/optim/schedule.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -84,6 +86,20 @@ double Schedule::at(int64_t step) const {
 
 void Schedule::watch(int64_t step, double score) {
   if (entry_->watch && double(step) >= warmup()) entry_->watch(options_.course.chosen(), lr_, watched_, score);
+}
+
+std::string moved_end(const Schedule& before, const Schedule& now, int64_t step) {
+  const int64_t shared = std::min(before.steps(), now.steps()) - 1;  // where the earlier end has the most effect
+  if (before.at(shared) == now.at(shared)) return "";
+  return fmt::format("the schedule ends at step {}, not {} as before: the next learning rate is {:g}, before {:g}",
+                     now.steps(), before.steps(), now.at(step), before.at(std::min(step, before.steps() - 1)));
+}
+
+std::string warmup_beyond_end(const Schedule& schedule) {
+  if (schedule.warmup() <= double(schedule.steps())) return "";
+  return fmt::format("the warm-up of {:g} steps is longer than the training of {}: the learning rate rises to {:g} of "
+                     "{:g} only",
+                     schedule.warmup(), schedule.steps(), schedule.at(schedule.steps() - 1), schedule.lr());
 }
 
 }  // namespace ringtape

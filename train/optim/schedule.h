@@ -69,6 +69,7 @@ class Schedule {
   double lr() const { return lr_; }
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
   int64_t steps() const { return steps_; }  // in total
+  double warmup() const { return options_.warmup_epochs * double(steps_per_epoch_); }  // steps
 
   // Whether later rates depend on validations: then they must be told, after `step` steps, and the state must be kept.
   bool watches() const { return entry_->watch; }
@@ -77,7 +78,6 @@ class Schedule {
   void set_watched(const std::optional<Watched>& watched) { watched_ = watched; }
 
  private:
-  double warmup() const { return options_.warmup_epochs * double(steps_per_epoch_); }  // steps
   CourseOfLr course_at(int64_t step) const;
   double after_warmup(int64_t step) const;
 
@@ -87,5 +87,10 @@ class Schedule {
   int64_t steps_per_epoch_, steps_;
   std::optional<Watched> watched_;
 };
+
+// What changes for a run that goes on after `step` steps if the schedule ends elsewhere than before: both ends and both
+// rates. Empty: no rate changes.
+std::string moved_end(const Schedule& before, const Schedule& now, int64_t step);
+std::string warmup_beyond_end(const Schedule& schedule);  // that the warm-up is not over when the run is; empty: it is
 
 }  // namespace ringtape

@@ -99,6 +99,7 @@ Json environment(const std::vector<std::string>& command_line) {
   for (const env::Variable& v : env::variables())
     if (const char* value = std::getenv(v.name)) variables[v.name] = v.secret ? "(not shown)" : value;
   const auto quota = Cgroups().cpus();
+  const auto limit = Cgroups().memory();
   return {{"ringtape", kVersion},
           {"revision", kRevision},
           {"time", utc_time_text("%FT%TZ")},
@@ -109,6 +110,7 @@ Json environment(const std::vector<std::string>& command_line) {
           {"cores", ::sysconf(_SC_NPROCESSORS_ONLN)},
           {"cpu_quota", quota ? Json(*quota) : Json()},  // the limit of a container, in CPUs
           {"memory", proc_value("/proc/meminfo", "MemTotal")},
+          {"memory_limit", limit ? Json(concat(*limit >> 10, " kB")) : Json()},  // of a container
           {"isa", std::string(name_of(cpu_isa()))},
           {"bf16_unit", std::string(name_of(bf16_choice().unit))},  // of the CPU
           {"auto_precision", precision_here()},

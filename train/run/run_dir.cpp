@@ -32,12 +32,12 @@ namespace fs = std::filesystem;
 // removed.
 constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml", *kMetrics = "metrics.jsonl";
 constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
-constexpr const char* kSaved = ".saved";
+constexpr const char *kSaved = ".saved", *kReplace = ".replace";
 constexpr int kLockTries = 200;  // two seconds:
 constexpr std::chrono::milliseconds kLockPause(10);
 constexpr int kDescriptors = 12;  // that a training needs at least
 constexpr std::array kOwned = {kSaved,        kDeliveredFile, "env.json",   "data.json", "data-files.tsv", kMetrics,
-                               "metrics.csv", "report.html",  "trace.json", kConfig};
+                               "metrics.csv", "report.html",  "trace.json", kConfig,     kReplace};
 constexpr const char
     *kTraining = ": another process is training there; choose another --run",
     *kHoldsARun =
@@ -69,7 +69,8 @@ bool stays_locked(const fs::path& file) {
 bool just_begun(const fs::path& path) {
   bool has_mark = false, has_more = false;
   for (const std::string& name : names_in(path)) {
-    const bool empty_folder = name == kExported && names_in(path / name).empty(), mark = name == kLock || name == kLog;
+    const bool empty_folder = name == kExported && names_in(path / name).empty(),
+               mark = name == kLock || name == kLog || name == kReplace;
     has_mark = has_mark || mark;
     has_more = has_more || !(mark || is_temporary_name(name) || empty_folder);
   }
@@ -149,6 +150,13 @@ void check_run_path(const std::string& path, Earlier earlier) {
   RT_CHECK_AS(UsageError, begun || earlier != Earlier::refuse, "--run ", path, kHoldsARun);
 }
 
+void note_replacement(const std::string& path) {
+  if (is_there(concat(path, "/", kConfig)))
+    write_file(concat(path, "/", kReplace), "This run is replaced as soon as the next training begins.\n");
+}
+
+bool is_to_be_replaced(const std::string& path) { return is_there(concat(path, "/", kReplace)); }
+
 bool is_training(const std::string& path) { return locked(fs::path(path) / kLock); }
 
 LineFile::LineFile(const std::string& path, int64_t keep, bool alone)
@@ -204,7 +212,8 @@ RunDir::RunDir(std::string path, Earlier earlier) : path_(std::move(path)) {
       const std::string lack = lack_of_descriptors(kDescriptors);
       RT_CHECK_AS(IoError, lack.empty(), "--run ", path_, ": not replaced: ", lack);
     }
-    if (!goes_on) remove_run(path_);
+    if (goes_on) fs::remove(file(kReplace));
+    else remove_run(path_);
     remove_leftovers(path_);
     make_folder(file(kExported));
   } catch (const fs::filesystem_error& e) {

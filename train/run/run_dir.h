@@ -26,6 +26,11 @@ enum class Earlier : uint8_t {
 // nothing.
 void check_run_path(const std::string& path, Earlier earlier);
 
+// Notes in a run that it is to be replaced, until that happens or the run goes on: for the next attempt of a job,
+// should this one fail before. Does nothing if there is no run. Throws IoError.
+void note_replacement(const std::string& path);
+bool is_to_be_replaced(const std::string& path);
+
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
