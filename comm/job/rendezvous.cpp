@@ -260,7 +260,7 @@ int meet(Store& store, const Place& place, const std::string& self, Deadline dea
   const std::string size = store.set_once("job/size", std::to_string(place.size));
   if (size != std::to_string(place.size))
     fail(concat(self, " expects ", place.size, " ranks, but the ranks before it expect ", size,
-                "; start all with the same number"));
+                "; start all with the same number (ringtape launch: the same -n on all machines, as in -n 4,2)"));
   const std::string mine = concat(self, '\t', random_token()), first = store.set_once(rank_key(place.rank), mine);
   if (first != mine)
     fail(concat("rank ", place.rank, " was started twice: ", first.substr(0, first.find('\t')), " and ", self,

@@ -1,4 +1,5 @@
 #pragma once
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,12 +10,13 @@
 
 namespace ringtape::comm {
 
-// Ranks to start on this machine, as part of a job of nodes * local_size.
+// Ranks to start on this machine, as part of a job.
 struct Launch {
   std::vector<std::string> command;     // program and arguments; an empty program is this executable
   std::vector<std::string> on_restart;  // arguments added on a restart
   int local_size = 1;
-  int nodes = 1, node = 0;              // number of machines, each with local_size ranks; number of this one
+  int nodes = 1, node = 0;              // number of machines; number of this one
+  std::vector<int> sizes;               // ranks of each machine; empty: local_size
   std::string master_addr = "127.0.0.1";
   int master_port = 0;                  // where node 0 listens; 0: any free port, only with one node
   std::string token;                    // secret by which the processes recognise each other; see store/token.h
@@ -32,8 +34,11 @@ struct Launch {
   bool joins = false;                   // another process hosts the job's store at master_addr:master_port
   int base = 0;                         // joins: RANK of the first rank here
 
-  int first_rank() const { return joins ? base : node * local_size; }
-  int ranks() const { return joins ? base + local_size : nodes * local_size; }  // WORLD_SIZE
+  int ranks_before(int machine) const {
+    return sizes.empty() ? machine * local_size : std::accumulate(sizes.begin(), sizes.begin() + machine, 0);
+  }
+  int first_rank() const { return joins ? base : ranks_before(node); }
+  int ranks() const { return joins ? base + local_size : ranks_before(nodes); }  // WORLD_SIZE
 };
 
 inline constexpr int kPreempted =

@@ -139,21 +139,29 @@ TEST_F(LaunchTest, EachRankIsToldItsPlace) {
   ASSERT_EQ(run(ranks(2, script, third), {"RINGTAPE_TOKEN=0123456789abcdef"}), 0) << err();
   EXPECT_EQ(lines(out()), (Lines{"[4] 4 0 6 2 2 head 0", "[5] 5 1 6 2 2 head 0", "[4] 0", "[5] 0"}));
   EXPECT_EQ(file("token_5"), "0123456789abcdef\n");
+  Words differ = ranks(2, script, third);  // machines of 1, 3 and 2 ranks
+  *std::find(differ.begin(), differ.end(), "2") = "1,3,2";
+  ASSERT_EQ(run(differ, {"RINGTAPE_TOKEN=0123456789abcdef"}), 0) << err();
+  EXPECT_EQ(lines(out()), (Lines{"[4] 4 0 6 2 2 head 0", "[5] 5 1 6 2 2 head 0", "[4] 0", "[5] 0"}));
 }
 
-// Two launchers, as on two hosts; each tells its ranks how many they are. The ranks of a launcher are an island.
+// Two launchers, as on two hosts; each tells its ranks how many they are. The ranks of a launcher are an island, if all
+// launchers have as many.
 TEST_F(LaunchTest, RanksOfAHostAreAnIsland) {
-  const std::string port = std::to_string(comm::port_of(comm::listen_on("127.0.0.1", 0)));
-  std::vector<pid_t> nodes;
-  for (const char* node : {"0", "1"})
-    nodes.push_back(
-        start({"-n", "2", "--nnodes", "2", "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port",
-               port, "--no-pin", "--", "bench", "collectives", "--transport", "tcp", "-b", "1M",
-               "-e", "1M", "--iterations", "2", "--check", "--json", "figures"},
-              {"RINGTAPE_TOKEN=0123456789abcdef"}));
-  for (const pid_t node : nodes) EXPECT_EQ(wait(node), 0) << err();
-  EXPECT_MENTIONS(file("figures"), "two_level");
-  EXPECT_MENTIONS(file("figures"), "\"wrong\": 0");
+  for (const char* n : {"2", "2,1"}) {
+    const std::string port = std::to_string(comm::port_of(comm::listen_on("127.0.0.1", 0)));
+    std::vector<pid_t> nodes;
+    for (const char* node : {"0", "1"})
+      nodes.push_back(
+          start({"-n", n, "--nnodes", "2", "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port",
+                 port, "--no-pin", "--", "bench", "collectives", "--transport", "tcp", "-b", "1M",
+                 "-e", "1M", "--iterations", "2", "--check", "--json", "figures"},
+                {"RINGTAPE_TOKEN=0123456789abcdef"}));
+    for (const pid_t node : nodes) EXPECT_EQ(wait(node), 0) << err();
+    EXPECT_EQ(file("figures").find("two_level") != std::string::npos, n == std::string("2"));
+    EXPECT_MENTIONS(file("figures"), n == std::string("2") ? "\"ranks\": 4" : "\"ranks\": 3");
+    EXPECT_MENTIONS(file("figures"), "\"wrong\": 0");
+  }
 }
 
 TEST_F(LaunchTest, ARingtapeCommandNeedsNoPath) {
@@ -329,7 +337,10 @@ TEST_F(LaunchTest, WrongUsage) {
   expect_usage_error({"-n", "2", "train", "--epochs", "3"},
                      "unexpected argument 'train'; the command to run comes after --");
   expect_usage_error({"--", "train"}, "needs -n, the number of ranks");
-  expect_usage_error({"-n", "0", "--", "train"}, "-n: expected a whole number from 1 to 4096, got '0'");
+  expect_usage_error({"-n", "0", "--", "train"}, "-n: expected a whole number from 1 to 4096, or one for each machine");
+  expect_usage_error({"-n", "2,", "--", "train"}, "as in 4,2, got '2,'");
+  expect_usage_error({"-n", "4000,97", "--", "train"}, "as in 4,2, got '4000,97'");
+  expect_usage_error({"-n", "2,1", "--", "train"}, "-n 2,1: has 2 numbers of ranks, but there is 1 machine");
   expect_usage_error({"-n", "two", "--", "train"}, "got 'two'");
   expect_usage_error({"-n", "1", "--nnode", "2", "--", "train"}, "did you mean --nnodes?");
   expect_usage_error({"-n", "1", "--nnodes", "2", "--node-rank", "2", "--", "train"},

@@ -225,7 +225,8 @@ TEST(Rendezvous, NamesARankThatExpectsAnotherSize) {
     return concat(join(place_on_host(r, r == 2 ? 4 : 3), launcher.meeting(), Seconds(kLong)).size);
   });
   const std::string cause = concat("threw ", self(2, ranks), " expects 4 ranks, but the ranks before it expect 3; ",
-                                   "start all with the same number");
+                                   "start all with the same number (ringtape launch: the same -n on all machines, ",
+                                   "as in -n 4,2)");
   for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.result(r), cause);
 }
 

@@ -15,6 +15,21 @@ namespace {
 
 constexpr int kMaxLaunchRanks = 4096;
 
+// -n 4, or -n 4,2 for machines with different numbers of ranks.
+std::vector<int> ranks_on_machines(const std::string& text) {
+  std::vector<int> out;
+  int sum = 0;
+  for (size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
+    end = std::min(text.find(',', begin), text.size());
+    const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, out.emplace_back());
+    RT_CHECK_AS(UsageError, error == std::errc{} && rest == text.data() + end && out.back() >= 1 &&
+                out.back() <= kMaxLaunchRanks - sum, "-n: expected a whole number from 1 to ", kMaxLaunchRanks,
+                ", or one for each machine as in 4,2, got '", text, "'");
+    sum += out.back();
+  }
+  return out;
+}
+
 std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
   if (text == "all") return {};
   std::set<int> out;
@@ -104,12 +119,17 @@ comm::Launch launch_of(const Invocation& invocation) {
   comm::Launch l;
   l.command = command_of(invocation);
   RT_CHECK_AS(UsageError, invocation.flag("n"), "launch: needs -n, the number of ranks on this machine");
-  l.local_size = number_flag(invocation, "n", 1, kMaxLaunchRanks, 1);
+  const std::vector<int> sizes = ranks_on_machines(*invocation.flag("n"));
   l.token = env::token();
   const std::string* const store = invocation.flag("join");
   l.elastic = store || invocation.has("elastic");
   if (store) set_store(l, invocation, *store);
   else set_nodes(l, invocation);
+  RT_CHECK_AS(UsageError, sizes.size() == 1 || int(sizes.size()) == l.nodes, "-n ", *invocation.flag("n"), ": has ",
+              sizes.size(), " numbers of ranks, but ", l.nodes == 1 ? "there is " : "--nnodes is ", l.nodes,
+              l.nodes == 1 ? " machine" : "");
+  if (sizes.size() > 1) l.sizes = sizes;
+  l.local_size = sizes.size() > 1 ? sizes[size_t(l.node)] : sizes[0];
   const bool has_least = number_flag(invocation, "min-ranks", 1, kMaxLaunchRanks, 0) > 0;
   RT_CHECK_AS(UsageError, !has_least || l.elastic, "--min-ranks: needs --elastic or --join");
   RT_CHECK_AS(UsageError, !has_least || !l.command.empty(),
@@ -141,11 +161,11 @@ Command launch_command() {
                       "launch -n 2 --exec -- python3 my_script.py"};
   command.takes_command = true;
   command.flags = {
-      {"Ranks", "n", "N", "ranks on this machine", ""},
+      {"Ranks", "n", "N", "ranks on each machine; of machines that differ a list in their order, as in 4,2", ""},
       {"Ranks", "exec", "", "the command after -- is a program, not a ringtape command; always so if its name has a /",
        ""},
       {"Ranks", "no-pin", "", "do not bind each rank to its own cores", ""},
-      {"Machines", "nnodes", "N", "number of machines, each with -n ranks", "1"},
+      {"Machines", "nnodes", "N", "number of machines", "1"},
       {"Machines", "node-rank", "N", "number of this machine, from 0", "0"},
       {"Machines", "master-addr", "HOST", "name or address of machine 0, to which all ranks connect", "127.0.0.1"},
       {"Machines", "master-port", "PORT", "port on machine 0; 0: any free one, for a single machine only", "0"},
