@@ -1,6 +1,10 @@
 #include "core/log.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <mutex>
 
@@ -30,11 +34,22 @@ void set_log_sink(std::function<void(const std::string&)> to) {
   sink = std::move(to);
 }
 
+// Whether somebody reads standard error: then it takes a line at once, or soon. Who did not is not waited for again.
+static bool is_read() {
+  static bool patient = true;
+  constexpr int kPatience = 1000;  // milliseconds
+  pollfd error{STDERR_FILENO, POLLOUT, 0};
+  int ready;
+  do ready = ::poll(&error, 1, patient ? kPatience : 0);
+  while (ready < 0 && errno == EINTR);
+  return patient = ready == 1;
+}
+
 void log_parts(LogLevel level, TextParts parts) {
   if (level > log_level()) return;
   const std::string line = printable(joined(parts), "\n  ");
   const std::lock_guard lock(mutex);
-  std::fprintf(stderr, "%s\n", line.c_str());
+  if (is_read()) std::fprintf(stderr, "%s\n", line.c_str());
   if (sink) sink(line);
 }
 

@@ -9,7 +9,7 @@ namespace ringtape::comm {
 std::span<const ReductionEntry> reductions() {
   static const ReductionEntry all[] = {{"sum", true, make_sum},
                                        {"bf16", false, make_sixteen_bit<DType::bf16>},
-                                       {"f16", false, make_sixteen_bit<DType::f16>},
+                                       {.name = "f16", .make = make_sixteen_bit<DType::f16>, .scaled = true},
                                        {"powersgd", false, make_powersgd, PowerSgdOptions{}, true}};
   return all;
 }

@@ -57,6 +57,7 @@ const RegisterMethod register_byol(
      .summary = "predicts the projection that a moving-average teacher makes of the other view",
      .settings = ByolOptions{},
      .make = make_byol,
+     .each_image = true,
      .repeats = true});
 
 }  // namespace

@@ -121,7 +121,8 @@ struct MethodEntry {
   const char* summary;  // one line
   Settings settings = {};
   std::unique_ptr<Method> (*make)(const Backbone& backbone, const Settings& settings);
-  bool any_views = false;  // accepts more than two views of an image, and small ones
+  bool any_views = false;   // accepts more than two views of an image, and small ones
+  bool each_image = false;  // compares the images of a batch only by batch normalisation
   // Throws UsageError if these settings cannot learn from such batches; null: they always can.
   void (*check)(const Settings& settings, const BatchPlan& batch) = nullptr;
   bool repeats = false;  // its steps do the same work as long as their shapes and Module::form() stay

@@ -45,6 +45,7 @@ const RegisterMethod register_simsiam({.name = "simsiam",
                                        .summary = "predicts one view's projection from the other's, a constant target",
                                        .settings = SimSiamOptions{},
                                        .make = make_with_encoder<SimSiam, SimSiamOptions>,
+                                       .each_image = true,
                                        .repeats = true});
 
 }  // namespace

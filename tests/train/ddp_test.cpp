@@ -71,6 +71,17 @@ TEST_F(DdpTest, ABatchOfEachRankIsAnotherBatchOnOtherRanks) {
   ASSERT_EQ(run("ringtape train --run each --resume --devices 2"), 0) << log();
 }
 
+TEST_F(DdpTest, WithSyncBnOneImageOnEachRankIsEnoughForLossesOfSingleImages) {
+  const std::string training =
+      "ringtape pretrain --method simsiam --model resnet18 --width 1 --data shapes --train-size 12 --test-size 10 "
+      "--knn-k 5 --projection-hidden 16 --projection-dim 8 --prediction-hidden 8 --epochs 1 --warmup-epochs 0 "
+      "--lr 0.001 --threads 1 --device cpu --batch-size 2 --limit-train-batches 2 --run ";
+  ASSERT_EQ(run(training + "alone"), 0) << log();
+  ASSERT_EQ(run(training + "pair --devices 2 --sync-bn"), 0) << log();
+  ASSERT_EQ(training_losses("pair").size(), 1u);
+  EXPECT_NEAR(training_losses("pair")[0], training_losses("alone")[0], 1e-4);
+}
+
 // Ranks of other launchers train the same as those of --devices.
 class LaunchersTest : public DdpTest {
  protected:

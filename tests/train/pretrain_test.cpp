@@ -297,6 +297,23 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
   EXPECT_MENTIONS(run("pretrain --run ./a --resume --method byol --preset seed000").text, "was trained with");
 }
 
+// Batch normalisation needs two images, of one rank or of all.
+TEST(PretrainingPlan, OneImageOnEachRankWithSyncBn) {
+  TrainOptions o;
+  o.trainer.batch_size = 2, o.parallel.sync_bn = true;
+  for (const char* method : {"byol", "simsiam"}) {
+    o.method.name = method;
+    check_pretraining(o, 2);
+  }
+  o.trainer.batch_size = 1;
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { check_pretraining(o, 1); }), "each of 1 rank needs at least 2");
+  o.trainer.batch_size = 2, o.parallel.sync_bn = false;
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { check_pretraining(o, 2); }),
+                  "each of 2 ranks needs at least 2; with --sync-bn, 1");
+  o.method.name = "simclr", o.parallel.sync_bn = true;
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { check_pretraining(o, 2); }), "each of 2 ranks needs at least 2");
+}
+
 // By --gpu-ids as by --devices: a batch is parted among as many devices.
 TEST(PretrainingPlan, CountsTheDevicesThatAreNamed) {
   ParallelOptions p;

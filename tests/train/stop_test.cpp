@@ -1,7 +1,10 @@
 // SIGTERM at any moment of a training: the ringtape binary, with one process and with ranks.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <regex>
 
+#include "comm/base/fd.h"
 #include "core/random.h"
 #include "tests/support/jobs.h"
 
@@ -170,6 +173,45 @@ TEST_F(StopTest, ARankThatWaitsForOthersEndsAtOnce) {
   EXPECT_FALSE(fs::exists(run_folder("alone")));
   // The next job would have replaced this file.
   for (const auto& notice : fs::directory_iterator(folder_ / "run")) fs::remove(notice);
+}
+
+// Standard output and error lead to one pipe, which takes 64 KiB.
+class UnreadTest : public StopTest {
+ protected:
+  static constexpr size_t kMore = 200'000;  // bytes of lines
+  pid_t start_unread(const std::string& epochs) {
+    EXPECT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+    reader_ = comm::Fd(::open((folder_ / "pipe").c_str(), O_RDONLY | O_NONBLOCK));
+    return start("ringtape " + kTraining + " --log-every 1 --checkpoint-every 0 --run unread --epochs " + epochs +
+                 " >pipe 2>&1");
+  }
+  std::string lines() const { return log("runs/unread/train.log"); }
+  comm::Fd reader_;
+};
+
+TEST_F(UnreadTest, ATrainingGoesOnAndStopsAtASignal) {
+  const pid_t training = start_unread("1000000");
+  EXPECT_TRUE(within(60, [&] { return lines().size() > kMore || ended(training); })) << lines().size();
+  ::kill(training, SIGTERM);
+  EXPECT_EQ(wait(training), 75);
+  EXPECT_TRUE(has_checkpoint("unread"));
+}
+
+TEST_F(UnreadTest, ASlowReaderGetsEveryLine) {
+  const pid_t training = start_unread("60");
+  EXPECT_TRUE(within(60, [&] { return lines().find("saved  ") != std::string::npos || ended(training); }));
+  std::string shown;
+  char bytes[16 << 10];
+  EXPECT_TRUE(within(60, [&] {
+    const ssize_t size = ::read(reader_.get(), bytes, sizeof bytes);
+    shown.append(bytes, size_t(std::max<ssize_t>(size, 0)));
+    return size == 0;
+  }));
+  EXPECT_EQ(wait(training), 0);
+  EXPECT_GT(shown.size(), kMore);
+  EXPECT_EQ(std::count(shown.begin(), shown.end(), '\n'), [all = lines()] {
+    return std::count(all.begin(), all.end(), '\n');
+  }());
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ namespace ringtape::cli {
 
 static int failed(int code, std::string& cause, const std::string& message, bool has_table = false) {
   cause = printable(message, has_table ? "\n" : " ");
+  await_reader(true);
   std::fflush(stdout);
   std::fprintf(stderr, "ringtape: error: %s\n", cause.c_str());
   return code;

@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "core/printable.h"
 #include "train/cli/introduction.h"
-#include "train/cli/run_output.h"
+#include "train/cli/standard_streams.h"
 #include "train/cli/training.h"
 #include "train/cli/training_run.h"
 #include "train/run/stop.h"

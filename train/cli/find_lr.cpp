@@ -5,7 +5,7 @@
 
 #include "comm/job/place.h"
 #include "core/log.h"
-#include "train/cli/run_output.h"
+#include "train/cli/standard_streams.h"
 #include "train/cli/training.h"
 #include "train/cli/training_run.h"
 #include "train/io/file.h"

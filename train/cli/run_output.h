@@ -3,11 +3,10 @@
 
 #include "core/log.h"
 #include "core/printable.h"
+#include "train/cli/standard_streams.h"
 #include "train/run/run_dir.h"
 
 namespace ringtape::cli {
-
-void print_line(const std::string& text);  // at once
 
 // Writes a run's lines to train.log, and to standard output as text or, with --json, as the lines of metrics.jsonl.
 class Output {

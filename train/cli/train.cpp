@@ -9,7 +9,7 @@
 #include "core/printable.h"
 #include "train/cli/introduction.h"
 #include "train/cli/restarted.h"
-#include "train/cli/run_output.h"
+#include "train/cli/standard_streams.h"
 #include "train/cli/training.h"
 #include "train/cli/training_run.h"
 #include "train/data/identity.h"

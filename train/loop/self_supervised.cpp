@@ -22,7 +22,8 @@ Objective loss_of(nn::Method& method, nn::DataParallel* replicas) {
       outputs.pop_back();
     }
     out.loss = method.loss(outputs);
-    out.spread = nn::spread(method.watched(outputs));
+    if (const Tensor watched = method.watched(outputs); !watched.defined() || watched.shape()[0] > 1)
+      out.spread = nn::spread(watched);
     return out;
   };
 }

@@ -54,7 +54,9 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
       reducer_(make_reducer(options, parallel)), shards_(make_shards()),
       weights_(hold_own(group, parallel)), teacher_(make_teacher(group, parallel)),
       optimizer_(make_optimizer(options.optimizer, parameters_)),
-      scale_(parameters_.device(), {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
+      scale_(parameters_.device(), {.max_norm = options.clip_grad_norm,
+                                    .dynamic = precision_ == DType::f16 ||
+                                               comm::find_reduction(parallel.reducer.reduction.name).scaled}) {
   group_->set_deterministic(execution.deterministic);
   if (parallel.shares_weights() && group_->size() > 1 && !has_common_memory(parallel) && group_->rank() == 0)
     log_warn("--share-weights: ranks over ", group_->transport().name(), " have no memory in common: each has its own "

@@ -43,7 +43,8 @@ void Trainer::warn_if_collapsed(double loss, std::optional<double> spread) const
   const auto collapsed = p_.learner->facts.collapsed_loss;
   if (!leads() || !collapsed || steps() < kFirstSteps || std::abs(loss - *collapsed) > kNear) return;
   log_warn(p_.task.method_name, ": the loss of epoch ", at_.epoch + 1, " was ", loss,
-           ", the value for outputs that do not depend on the image (", *collapsed, "; spread ", spread.value_or(0),
+           ", the value for outputs that do not depend on the image (", *collapsed,
+           spread ? concat("; spread ", *spread) : "",
            "): the training has collapsed; try another --lr, more --warmup-epochs or another --normalize");
 }
 

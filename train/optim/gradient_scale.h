@@ -4,10 +4,10 @@
 
 namespace ringtape {
 
-// What a step does to its gradients before the update, decided on the device without waiting for it. With f16, the loss
-// is scaled up so that small gradients do not underflow, and a step whose gradients overflowed is skipped. With a
-// maximum norm, all gradients together are clipped to it. As PyTorch's GradScaler and clip_grad_norm_. A skipped step
-// is counted.
+// What a step does to its gradients before the update, decided on the device without waiting for it. With f16, of the
+// network or of what ranks send, the loss is scaled up so that small gradients do not underflow, and a step whose
+// gradients overflowed is skipped. With a maximum norm, all gradients together are clipped to it. As PyTorch's
+// GradScaler and clip_grad_norm_. A skipped step is counted.
 class GradientScale {
  public:
   struct Options {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -71,6 +72,8 @@ void draw(const std::string& bar) {
     (void)!::write(launchers_pipe(), line.data(), line.size());
     return;
   }
+  pollfd terminal{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&terminal, 1, 0) != 1) return;  // stopped by Ctrl-S
   std::fprintf(stderr, "\r%s\033[K", bar.c_str());
   std::fflush(stderr);
 }

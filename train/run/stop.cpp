@@ -1,5 +1,6 @@
 #include "train/run/stop.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,7 +45,8 @@ void handle(void (*handler)(int)) {
 
 // Signal handlers: they may call only async-signal-safe functions.
 void exit_at_once(int) {
-  if (speaks_of_it) (void)!::write(2, kAtOnce.data(), kAtOnce.size());
+  pollfd error{2, POLLOUT, 0};
+  if (speaks_of_it && ::poll(&error, 1, 0) == 1) (void)!::write(2, kAtOnce.data(), kAtOnce.size());
   ::_exit(comm::kPreempted);
 }
 

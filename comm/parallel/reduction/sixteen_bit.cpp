@@ -8,8 +8,8 @@ namespace ringtape::comm {
 namespace {
 
 // Gradients are rounded to a 16-bit format, summed in it, and converted back: half the bytes of f32. In f16, values
-// above its maximum of 65504 become infinite on all ranks, and the loss scale skips such a step; values below 6e-8
-// become 0.
+// above its maximum of 65504 become infinite on all ranks, and the loss scale skips such a step; it also lifts
+// small gradients, since values below 6e-8 become 0.
 class SixteenBit : public Reduction {
  public:
   SixteenBit(ProcessGroup& group, Gradients gradients, DType dtype)
