@@ -67,7 +67,7 @@ class Attempt {
     bool ends_all = false;
   };
   std::string end_of(const Rank& rank) const;
-  std::string killer() const;
+  std::string out_of_memory() const;
   void settle(Rank& rank);
   std::optional<Refusal> refusal(const Rank& rank) const;
   std::optional<Refusal> end_of_job(Seconds patience) const;
@@ -90,7 +90,7 @@ class Attempt {
   int interrupts_ = 0, restarts_ = 0;
   std::string lost_;  // of outputs that are not there any more
   std::optional<Deadline> kill_at_;
-  const std::optional<int64_t> oom_kills_;  // before the attempt
+  std::optional<int64_t> oom_kills_;  // of which it has told, and those before the attempt
   bool done_ = false;  // the elastic job, as a rank has shown that ended well
 };
 

@@ -31,7 +31,10 @@ void Attempt::settle(Rank& r) {
     what = concat("started again ", hurries ? "" : concat("in ", r.pause.count(), " s "), "(", ++restarts_, " of ",
                   launch_.max_restarts, ")");
   }
-  if (r.code != 0) display_.write(2, concat("ringtape: ", end_of(r), "; ", what, "\n"));
+  const std::string memory = r.code == 128 + SIGKILL ? out_of_memory() : "";
+  if (!memory.empty()) oom_kills_ = launch_.groups.oom_kills();
+  if (r.code != 0)
+    display_.write(2, concat("ringtape: ", end_of(r), memory.empty() ? "" : concat(", ", memory), "; ", what, "\n"));
   if (r.code == 0 && !kill_at_) note_success();
   if (no && r.code != 0) note_failure(r);
   if (no && no->ends_all && r.code != 0) end_others();

@@ -27,11 +27,10 @@ std::string Attempt::end_of(const Rank& r) const {
                 " after ", tenths(r.seconds));
 }
 
-// Who may have sent SIGKILL. In a container the kernel log is not there, but its control group counts.
-std::string Attempt::killer() const {
+// What the control group says of a rank that got SIGKILL; empty: nothing. In a container nobody sees the kernel log.
+std::string Attempt::out_of_memory() const {
   const int64_t killed = launch_.groups.oom_kills().value_or(0) - oom_kills_.value_or(0);
-  if (killed <= 0)
-    return "another process killed it, or the kernel if memory ran out; the kernel log (dmesg) shows this";
+  if (killed <= 0) return "";
   const auto limit = launch_.groups.memory();
   return concat("memory ran out: the kernel has killed ", killed, killed == 1 ? " process" : " processes",
                 " of this control group for that", limit ? concat("; its limit is ", *limit >> 20, " MiB") : "");
@@ -45,7 +44,10 @@ std::string Attempt::report() const {
     return concat("ringtape: stopped, can be resumed: exit code 75, first on rank ", f.rank, "\n");
   std::string out = concat("ringtape: error: rank ", f.rank, " of ", launch_.ranks(), " was the first to fail: ",
                            end_text(code_), " after ", tenths(f.seconds), " (pid ", f.pid, " on ", host_name(), ")\n");
-  if (code_ == 128 + SIGKILL && !stopped_) out += concat("  ", killer(), "\n");
+  const std::string memory = out_of_memory();
+  if (code_ == 128 + SIGKILL && !memory.empty()) out += concat("  ", memory, "\n");
+  else if (code_ == 128 + SIGKILL && !stopped_)
+    out += "  another process killed it, or the kernel if memory ran out; the kernel log (dmesg) shows this\n";
   if (!f.output->last_lines().empty()) out += "  its last lines:\n";
   for (const std::string& line : f.output->last_lines()) out += concat("    ", line, "\n");
   std::string others;

@@ -71,26 +71,30 @@ TEST_F(LaunchOutputTest, WhoReadsNothingLosesWhatTheLogsKeep) {
 // The files of a control group, in which the kernel counts, are a folder here.
 TEST_F(LaunchOutputTest, ARankThatTheKernelKilledForMemoryIsNamedSo) {
   const std::string root = (folder_ / "group").string();
-  fs::create_directories(root);
-  write_file(root + "/self", "0::/\n");
-  write_file(root + "/memory.max", "419430400\n");
-  for (const int kills : {2, 3}) {  // before: 2
+  const auto said = [&](int kills, bool elastic) {  // before: 2
+    fs::remove_all(root);
+    fs::create_directories(root);
+    write_file(root + "/self", "0::/\n");
+    write_file(root + "/memory.max", "419430400\n");
     write_file(root + "/memory.events", "oom 2\noom_kill 2\n");
-    const std::string rank =
-        concat("echo oom_kill ", kills, " >", root, "/memory.events; test $RANK = 0 || kill -9 $$; sleep 100");
+    const std::string kill = concat("echo oom_kill ", kills, " >", root, "/memory.events; kill -9 $$");
     Child launcher([&] {
       if (!std::freopen((root + "/said").c_str(), "w", stderr)) ::_exit(99);
       comm::Launch l;
-      l.command = {"/bin/sh", "-c", rank};
+      l.command = {"/bin/sh", "-c", concat("test $RANK$RINGTAPE_RESTART != 10 || { ", kill, "; }; test $RANK = 1 || ",
+                                           elastic ? "exit 0" : "sleep 100")};
       l.local_size = 2, l.token = "0123456789abcdef", l.groups = {root, root + "/self"};
+      l.elastic = elastic, l.max_restarts = elastic;
       ::_exit(comm::launch(l));
     });
-    EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
-    EXPECT_MENTIONS(read_file(root + "/said"),
-                    kills == 3 ? "  memory ran out: the kernel has killed 1 process of this control group for that; "
-                                 "its limit is 400 MiB\n"
-                               : "  another process killed it, or the kernel if memory ran out");
-  }
+    EXPECT_EQ(launcher.wait(), elastic ? 0 : 128 + SIGKILL);
+    return read_file(root + "/said");
+  };
+  const std::string memory =
+      "memory ran out: the kernel has killed 1 process of this control group for that; its limit is 400 MiB";
+  EXPECT_MENTIONS(said(2, false), "\n  another process killed it, or the kernel if memory ran out");
+  EXPECT_MENTIONS(said(3, false), "\n  " + memory + "\n");
+  EXPECT_MENTIONS(said(3, true), ", " + memory + "; started again (1 of 1)\n");
 }
 
 TEST_F(LaunchOutputTest, WhoReadsSlowlyLosesNothing) {

@@ -222,7 +222,7 @@ TEST_F(ScheduleTest, AnEndThatMovesIsSaid) {
   EXPECT_LACKS(log(), "note");
   ASSERT_EQ(run(base + "--resume --epochs 3"), 0) << log();
   EXPECT_MENTIONS(log(), "note   the schedule ends at step 210, not 140 as before: the next learning rate is 0.001, "
-                         "before 1.00701e-06\n");
+                         "before 1.00693e-06\n");
   ASSERT_EQ(run(base + "--resume --epochs 3"), 0) << log();
   EXPECT_LACKS(log(), "note");
 }
