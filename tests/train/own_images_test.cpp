@@ -251,6 +251,34 @@ TEST_F(OwnImagesTest, MiddlesOfScaledImagesAreTheSameEverywhere) {
   EXPECT_MENTIONS(refused("data info imagefolder --data-dir set --resize 7"), "--resize 7: expected an --image-size");
 }
 
+TEST_F(OwnImagesTest, FeaturesHaveTheNamesOfTheirFiles) {
+  const char* const names[] = {"cat/10.png", "cat/9.png", "cat/a/z.png", "cat/a-1.png", "cat/c.png", "dog/1.png"};
+  std::string lines;
+  for (int i = 0; i < 6; ++i) {
+    for (const char* split : {"train", "test"}) picture(concat("set/", split, "/", names[i]), 0, 9 * i);
+    picture(concat("one/", i, "/test/", names[i]), 0, 9 * i);
+    for (const char* kind : {"cat", "dog"}) picture(concat("one/", i, "/train/", kind, "/1.png"), 0, 1);
+    lines += concat(names[i], "\n");
+  }
+  ASSERT_EQ(run("train --model mlp --hidden 4 --batch-size 2 --epochs 1 --threads 1 --run r --data imagefolder "
+                "--data-dir set"), 0) << file("err");
+  ASSERT_EQ(run("embed r --out all.npy --labels y.npy --files names.txt"), 0) << file("err");
+  EXPECT_EQ(file("names.txt"), lines);
+  const size_t row = 4 * sizeof(float);
+  const std::string all = file("all.npy");
+  for (size_t i = 0; i < 6; ++i) {
+    ASSERT_EQ(run(concat("embed r --out one.npy --data-dir one/", i)), 0) << file("err");
+    const std::string one = file("one.npy");
+    EXPECT_EQ(all.substr(all.size() - (6 - i) * row, row), one.substr(one.size() - row)) << names[i];
+  }
+  EXPECT_MENTIONS(refused("embed r --out a.npy --files a.npy"), "--files a.npy: is also --out; choose two files");
+  EXPECT_MENTIONS(refused("embed r --out a.npy --labels b --files b"), "--files b: is also --labels");
+  ASSERT_EQ(run("train --model mlp --hidden 4 --batch-size 4 --epochs 1 --train-size 20 --val-size 0 --test-size 4 "
+                "--data shapes --run drawn"), 0) << file("err");
+  EXPECT_MENTIONS(refused("embed drawn --out new.npy --files names"), "--files: the images of shapes are no files");
+  for (const char* left : {"a.npy", "new.npy", "names"}) EXPECT_FALSE(std::filesystem::exists(folder_ / left)) << left;
+}
+
 TEST(PixelStatistics, AChannelWithOneLevelHasNoDeviation) {
   for (const int64_t pixels : {1, 3, 7, 48, 1000})
     for (int level = 0; level < 256; ++level) {

@@ -2,16 +2,28 @@
 #include <cstdio>
 
 #include "autograd/autocast.h"
+#include "core/printable.h"
 #include "core/registry.h"
 #include "train/cli/common.h"
 #include "train/cli/trained.h"
+#include "train/data/encoded_images.h"
 #include "train/evaluation/features.h"
+#include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/npy.h"
 #include "train/weights/weights.h"
 
 namespace ringtape::cli {
 namespace {
+
+// A line for each image, in the order of the rows: its name as in a run's list of files.
+std::string names_of(const Dataset& data) {
+  RT_CHECK_AS(UsageError, data.encoded, "--files: the images of ", data.name,
+              " are no files of their own; leave it out, their order is that of the data set");
+  std::string out;
+  for (int64_t i = 0; i < data.encoded->size(); ++i) out += printable(data.encoded->name(i)) + "\n";
+  return out;
+}
 
 int run_embed(const Invocation& invocation) {
   const std::string* const out = invocation.flag("out");
@@ -22,15 +34,20 @@ int run_embed(const Invocation& invocation) {
   check_known("value", split, splits, "--split: ");
   Trained trained = find_trained(invocation, "embed");
   const std::string* const labels = invocation.flag("labels");
+  const std::string* const files = invocation.flag("files");
   RT_CHECK_AS(UsageError, !labels || *labels != *out, "--labels ", *out, ": is also --out; choose two files");
+  RT_CHECK_AS(UsageError, !files || (*files != *out && !(labels && *files == *labels)), "--files ", *files,
+              ": is also --", *files == *out ? "out" : "labels", "; choose two files");
   check_output(trained, "out", *out);
   if (labels) check_output(trained, "labels", *labels);
+  if (files) check_output(trained, "files", *files);
   trained.train = split == "train";
   RunSetup task(resolve(trained.options), trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
   const Autocast autocast(compute_dtype(options.execution));
   const Dataset& data = split == "train" ? task.data.train : task.data.test;
+  const std::string names = files ? names_of(data) : "";
   const Features features = embed(
       *task.model, [&](const Tensor& x) { return classifier(*task.model, options.model.name).features(x); }, data,
       all_samples(data),
@@ -38,6 +55,7 @@ int run_embed(const Invocation& invocation) {
   check_finite(concat(trained.weights, ": the features of the ", split, " images"), features.x);
   write_npy(*out, features.x);
   if (labels) write_npy(*labels, features.labels);
+  if (files) write_file(*files, names);
   if (options.run.json) {
     Json line{{"out", *out},
               {"shape", {features.x.dim(0), features.x.dim(1)}},
@@ -45,6 +63,7 @@ int run_embed(const Invocation& invocation) {
               {"data", options.data.set.name},
               {"weights", trained.weights}};
     if (labels) line["labels"] = *labels;
+    if (files) line["files"] = *files;
     std::printf("%s\n", line.text().c_str());
   } else {
     std::printf("saved  %s, %s %s of the %s images of %s\n", out->c_str(), name_of(features.x.dtype()).data(),
@@ -66,6 +85,7 @@ Command embed_command() {
   command.flags = {
       {"Output", "out", "FILE", "file for the features, f32 (images, features), in the data set's order", ""},
       {"Output", "labels", "FILE", "also write the classes of the images to this file, i64 (images)", ""},
+      {"Output", "files", "FILE", "also write the names of the images' files to this one, a line for each row", ""},
       {"Output", "split", "NAME", "which images: train (not augmented) or test", "test"}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run_embed;
