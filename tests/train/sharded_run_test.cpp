@@ -85,6 +85,17 @@ TEST_F(ShardedRunTest, TrainsMethodsAsDdpDoes) {
 }
 
 // A checkpoint of any strategy is read into shards of a teacher, and theirs by any other.
+// They used to wait for each other for ever.
+TEST_F(ShardedRunTest, ARankWithoutTestImagesHelpsTheOthers) {
+  for (const char* strategy : {"ddp", "fsdp"})
+    ASSERT_EQ(run(concat(kPretraining, "--test-size 1 --epochs 1 --devices 2 --method simclr --strategy ", strategy,
+                         " --run ", strategy)), 0) << strategy << ": " << log();
+  const auto backbone = [&](const char* run) {
+    return read_file((run_folder(run) / "exported/backbone.safetensors").string());
+  };
+  EXPECT_TRUE(backbone("fsdp") == backbone("ddp"));
+}
+
 TEST_F(ShardedRunTest, ResumesTeachersWithAnyStrategy) {
   for (const std::string method : {"byol", "moco --queue 160"}) {
     for (const std::string middle : {"ddp", "fsdp"}) {
