@@ -41,9 +41,9 @@ if $full; then
     definitions+=(-DRINGTAPE_ISAS=all)
   fi
 fi
-targets=() # programs of tests; the other tests are scripts that run the program
+targets=() # programs of tests, examples; the other tests are scripts that run the program
 for name in "${names[@]}"; do
-  if [[ $name == *_test ]]; then targets+=("$name"); else targets+=(ringtape_binary); fi
+  if [[ $name == *_test || $name == example_* ]]; then targets+=("$name"); else targets+=(ringtape_binary); fi
 done
 
 build() {
