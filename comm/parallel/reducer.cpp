@@ -14,7 +14,7 @@ namespace ringtape::comm {
 namespace {
 
 // The control words are elements of the gradients' dtype: sums of small whole numbers are exact in it.
-enum Word : int64_t { kLoss, kSamples, kStop, kChange, kEnd, kTop1, kTop5, kUsed };
+enum Word : int64_t { kLoss, kSamples, kRiders, kUsed = kRiders + int64_t(Reducer::Riders{}.size()) };
 // kUsed + i: how many ranks have a gradient of parameter i
 
 constexpr int64_t kAligned = 16;  // elements: gradients begin on a 64-byte boundary
@@ -238,8 +238,7 @@ void Reducer::begin_shares() {
 void Reducer::write_words(const Step& step) {
   std::vector<double> words(size_t(Reducer::control_size(int64_t(slots_.size()))));
   words[kSamples] = double(step.samples);
-  words[kStop] = step.stop, words[kChange] = step.change, words[kEnd] = step.end;
-  words[kTop1] = double(step.top1), words[kTop5] = double(step.top5);
+  std::ranges::copy(step.riders, words.begin() + kRiders);
   std::copy(used_.begin(), used_.end(), words.begin() + kUsed);
   expected_ = step.expected;
   if (words != control_words_) {
@@ -338,7 +337,7 @@ void Reducer::read_words() {
     const double* const w = words.data<double>();
     RT_CHECK_AS(CommError, int64_t(w[kSamples]) == expected, "the ranks had ", int64_t(w[kSamples]),
                 " samples in a step, expected ", expected, "; they must read the same data with the same --batch-size");
-    words_read_ = {int64_t(w[kStop]), w[kChange] > 0, w[kEnd] > 0, int64_t(w[kTop1]), int64_t(w[kTop5])};
+    std::copy(w + kRiders, w + kUsed, riders_.begin());
   }
   if (waits) pending_control_words_ = std::move(now);
 }

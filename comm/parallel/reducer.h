@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,9 +56,9 @@ std::vector<Part> buckets_of(std::span<const Part> gradients, const ReducerOptio
 // batch, and the sum is the exact mean. A Reduction sums a bucket; the default one copies nothing.
 //
 // The last bucket also carries, in front of the gradients, the control words of each step: the loss, the number of
-// samples, the request to stop, and which parameters were used. If its sums are not exact, the control words are sent
-// separately, before the first bucket. A parameter that no rank used has no gradient; one that some rank used has a
-// gradient on all.
+// samples, riders (numbers that the caller wants summed), and which parameters were used. If its sums are not exact,
+// the control words are sent separately, before the first bucket. A parameter that no rank used has no gradient; one
+// that some rank used has a gradient on all.
 class Reducer {
  public:
   // Memory for `size` gradients of `parameters` parameters: (control_size(parameters) + size), of which the first
@@ -73,15 +74,13 @@ class Reducer {
   Reducer& operator=(const Reducer&) = delete;
   static constexpr size_t kMostOpen = 3;  // buckets that have memory at a time, if it is released
 
+  using Riders = std::array<double, 5>;  // small whole numbers, whose sums are exact in the gradients' dtype
   // A rank's part of a step.
   struct Step {
-    Tensor loss;          // (): of its samples, weighted by their share of all; undefined: 0
-    int64_t samples = 0;  // of this rank
-    int64_t expected = 0; // of all ranks together
-    bool stop = false;    // request to stop
-    bool change = false;  // request for other ranks: one comes or goes
-    bool end = false;     // request that the training ends with this step
-    int64_t top1 = 0, top5 = 0;  // of its samples, those that are right
+    Tensor loss;           // (): of its samples, weighted by their share of all; undefined: 0
+    int64_t samples = 0;   // of this rank
+    int64_t expected = 0;  // of all ranks together
+    Riders riders = {};
   };
   // The buckets, with the part of each rank; empty if they are not divided.
   const std::vector<Stretch>& stretches() const { return stretches_; }
@@ -104,16 +103,9 @@ class Reducer {
 
   // (): the sum of all ranks' weighted losses, of the step that finish() ended.
   const Tensor& loss() const { return loss_; }
-  // Of all ranks together, the same on all: in the step that ended; on a GPU in the step before, so that the host does
-  // not wait, unless ReducerOptions::prompt.
-  struct Words {
-    int64_t stops = 0;    // ranks that requested to stop
-    bool change = false;  // a rank requested other ranks
-    bool end = false;     // a rank requested the end
-    int64_t top1 = 0, top5 = 0;
-  };
-  const Words& words() const { return words_read_; }
-  bool stop() const { return words_read_.stops > 0; }
+  // The sums over all ranks, the same on all: of the step that ended; on a GPU of the step before, so that the host
+  // does not wait, unless ReducerOptions::prompt.
+  const Riders& riders() const { return riders_; }
 
   // The times of one bucket in the last step, on the host: its gradients were complete; its first message was sent; its
   // last message was back.
@@ -169,7 +161,7 @@ class Reducer {
   Tensor loss_;
   Readback pending_control_words_;
   int64_t expected_ = 0, expected_before_ = 0;
-  Words words_read_;
+  Riders riders_{};
   Totals totals_;
   Work::Span waited_;
 };

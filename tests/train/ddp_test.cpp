@@ -168,7 +168,7 @@ TEST_F(HostileTest, WhatAllMustHaveInCommon) {
       {"--limit-eval-batches 1", "rank 1 has 'limit-eval-batches = 1'"},
       {"--config other.toml", "rank 1 has 'clip-grad-norm = 3', rank 0 has 'clip-grad-norm = 0'"},
       {"--transport tcp", "choose the same on all ranks"},
-      {"--strategy single", "--strategy single: uses one rank, but a launcher has started 2"},
+      {"--strategy single", "--strategy single: uses one process, but a launcher has started 2"},
       {"--strategy dp", "--strategy dp: uses one process, but a launcher has started 2 ranks"},
       {"--devices 3", "--devices 3: a launcher has started 2 ranks here"},
       {"--weights /nowhere.safetensors", "/nowhere.safetensors: cannot open"},

@@ -75,7 +75,7 @@ struct Training {
                                       0.01, {}, {.samples = samples, .counts = true});
       EXPECT_EQ(default_generator().state().counter, before.counter);
       out.emplace(concat("loss ", i), r.loss);
-      out.emplace(concat("right ", i), from_host(std::vector<int64_t>{r.top1, r.top5}, {2}));
+      out.emplace(concat("right ", i), from_host(std::vector<int64_t>{r.right.top1, r.right.top5}, {2}));
     }
     add_files(out, step);
     for (const nn::Named& b : nn::named_buffers(net)) out.emplace("buffer " + b.name, copy_of(*b.tensor));

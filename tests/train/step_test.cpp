@@ -100,7 +100,7 @@ TEST(Step, LearnsBothLabelsOfMixedImages) {
     Workshop shop(o);
     const Step::Result result = shop.step->run(shop.x, {shop.y, other, 0.375}, 0.1, {}, {.counts = true});
     EXPECT_NEAR(result.loss.item(), want, 1e-6);
-    EXPECT_EQ(result.top1, count_right({logits.detach()}, other).top1);
+    EXPECT_EQ(result.right.top1, count_right({logits.detach()}, other).top1);
     if (weights.empty()) weights = shop.weights();
     else expect_near(shop.weights(), weights, 1e-6);
   }

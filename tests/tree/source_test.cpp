@@ -98,6 +98,15 @@ TEST(Source, OnlyTheCommandLineKnowsAllSettings) {
   });
 }
 
+// Others ask its entry what it does.
+TEST(Source, AStrategyIsNamedInItsRoomAlone) {
+  const std::regex name("\"(zero1|zero2|fsdp|hsdp|ddp2)\"");
+  for_each_source(kRoot / "train", [&](const fs::path& file) {
+    if (file.parent_path().filename() != "strategy")
+      for_each_match(file, name, [&](const std::string& found) { ADD_FAILURE() << file << " names " << found; });
+  });
+}
+
 TEST(Source, FoldersIncludeOnlyWhatIsBelowThem) {
   const std::regex include(R"(^#include \"(\w+)/)");
   for (const auto& [folder, below] : kMayInclude)

@@ -46,7 +46,7 @@ TrainOptions bench_step_options(const Invocation& invocation, TrainOptions optio
     RT_CHECK_AS(UsageError,
                 options.self_supervised() || concerns(option.name, false) || !invocation.flag(option.name), "--",
                 option.name, ": only for self-supervised methods; choose one with --method");
-  RT_CHECK_AS(UsageError, !options.parallel.replicates(), "bench step: supports only one device per process, not ",
+  RT_CHECK_AS(UsageError, !options.parallel.entry().replicas, "bench step: supports only one device per process, not ",
               options.parallel.strategy);
   return options;
 }

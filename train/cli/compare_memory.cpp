@@ -68,7 +68,7 @@ void add_row(Comparison& c, std::vector<MemoryRow>& rows, const std::string& str
              const Invocation& common, const TrainOptions& options, const Parameters& parameters) {
   ParallelOptions parallel = options.parallel;
   parallel.strategy = strategy;
-  const int ranks = parallel.starts_ranks() ? int(devices) : 1;
+  const int ranks = parallel.entry().starts_ranks() ? int(devices) : 1;
   rows.push_back({.strategy = strategy,
                   .devices = devices,
                   .formula = model_state_bytes(parameters.size, options.step, parallel, ranks),

@@ -38,11 +38,7 @@ struct Row {
   size_t group;
 };
 
-bool has_ranks(const std::string& strategy) {
-  ParallelOptions parallel;
-  parallel.strategy = strategy;
-  return parallel.starts_ranks();
-}
+bool has_ranks(const std::string& strategy) { return find_strategy(strategy).starts_ranks(); }
 
 // Sorted by method, so that runs whose times are compared follow each other.
 std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods,
@@ -53,11 +49,12 @@ std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, cons
   for (const std::string& method : methods)
     for (size_t i = 0; i < c.strategies.size(); ++i) {
       const std::string& strategy = c.strategies[i];
-      const std::vector<bool>& syncs = has_ranks(strategy) || strategy == "dp" ? sync_bn : off;
-      const bool gathers = has_ranks(strategy) && nn::find_method(method).gathers();
+      const StrategyEntry& entry = find_strategy(strategy);
+      const std::vector<bool>& syncs = entry.synchronizes() && !entry.one_device() ? sync_bn : off;
+      const bool gathers = entry.starts_ranks() && nn::find_method(method).gathers();
       for (size_t j = 0; j < syncs.size(); ++j)
         for (size_t k = 0; k < (gathers ? gather.size() : 1); ++k) {
-          ComparedMethod row{method, {strategy, strategy == "single" ? 1 : devices, {}}, syncs[j]};
+          ComparedMethod row{method, {strategy, entry.one_device() ? 1 : devices, {}}, syncs[j]};
           if (gathers) row.gather = gather[k];
           out.push_back({row, 4 * i + 2 * j + k});
         }

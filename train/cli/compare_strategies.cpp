@@ -23,7 +23,7 @@ static std::string formula(const std::vector<ComparedStrategy>& all, const Train
   for (const ComparedStrategy& s : all) {
     ParallelOptions parallel;
     parallel.strategy = s.name;
-    const int ranks = parallel.starts_ranks() ? int(s.devices) : 1;
+    const int ranks = parallel.entry().starts_ranks() ? int(s.devices) : 1;
     out += concat(out.empty() ? "" : ", ", s.name, " ",
                   megabytes(model_state_bytes({parameters}, options.step, parallel, ranks)));
   }
@@ -38,7 +38,7 @@ int compare_strategies(const Invocation& invocation) {
   Comparison c = comparison_of(invocation, {default_strategies(), "2,4,42", folder});
   std::vector<ComparedStrategy> all;
   for (const std::string& strategy : c.strategies) {
-    const int64_t devices = strategy == "single" ? 1 : options.parallel.devices;
+    const int64_t devices = find_strategy(strategy).one_device() ? 1 : options.parallel.devices;
     all.push_back({strategy, devices, {}});
     Training& t = c.trainings.emplace_back(Training{concat(strategy, "-", devices), Use::train, common});
     t.flags.flags.emplace_back("strategy", strategy), t.flags.flags.emplace_back("devices", std::to_string(devices));

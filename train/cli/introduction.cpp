@@ -91,11 +91,11 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
                          most.size() > least.size() ? concat(" or ", most.size()) : "", " images per batch",
                          o.parallel.sync_bn ? "; batch normalisation over all" : ""));
   }
-  if (world.size() > 1 && o.parallel.shards()) {
+  if (world.size() > 1 && o.parallel.entry().shards()) {
     ParallelOptions whole;
     out.push_back(concat("shards ", world.size(), " of the optimizer's state",
-                         o.parallel.releases_weights()     ? ", the gradients and the weights"
-                         : o.parallel.releases_gradients() ? " and the gradients"
+                         o.parallel.entry().shards(Sharded::weights)     ? ", the gradients and the weights"
+                         : o.parallel.entry().shards(Sharded::gradients) ? " and the gradients"
                                                            : "",
                          "; with the weights ", megabytes(trainer.state_bytes()), " on this rank instead of ",
                          megabytes(model_state_bytes(model_size(*task.model), o.step, whole, 1))));

@@ -12,8 +12,8 @@
 #include "train/model/models.h"
 #include "train/optim/optimizers.h"
 #include "train/optim/schedule.h"
-#include "train/settings/options.h"
 #include "train/settings/presets.h"
+#include "train/strategy/strategies.h"
 
 namespace ringtape::cli {
 namespace {
@@ -53,13 +53,6 @@ std::vector<Item> variables() {
   return out;
 }
 
-// The choices of an option such as --strategy.
-std::vector<Item> choices(const std::string& name) {
-  for (const Option& option : train_options())
-    if (name == option.name) return plain(option.info.choices());
-  return {};
-}
-
 std::vector<Item> transports() {
   std::vector<Item> out{
       {"auto", "shm if all ranks run on one host, else tcp; on GPUs nccl if each rank has its own, else ipc"}};
@@ -88,7 +81,7 @@ const Kind kKinds[] = {
     {"schedules", [] { return plain(names_of(schedules())); }},
     {"transforms", [] { return entries(transforms()); }},
     {"callbacks", [] { return entries(callbacks()); }},
-    {"strategies", [] { return choices("strategy"); }},
+    {"strategies", [] { return entries(strategies()); }},
     {"transports", transports},
     {"ops", operations},
     {"environment", variables},

@@ -37,7 +37,7 @@ TrainOptions training_options(const Invocation& invocation, Use use, std::vector
   if (!path.empty()) given.push_back(read_config(path + "/config.toml"));
   apply_settings(before, given);
   // A launcher decides how many processes go on with a run that had started its own.
-  if (comm::place_of_process() && !before.parallel.replicates() && !path.empty()) given[0].leave_out({"devices"});
+  if (comm::place_of_process() && !before.parallel.entry().replicas && !path.empty()) given[0].leave_out({"devices"});
   if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) given.push_back(recipe_of(invocation));
   std::ranges::move(apply_flags(options, invocation, given), std::back_inserter(notes));
   if (!path.empty() && options.execution.precision == "auto") options.execution.precision = before.execution.precision;

@@ -25,17 +25,18 @@ int64_t model_state_bytes(ModelSize size, const StepOptions& step, const Paralle
   nn::Linear any(1, 1);
   FlatParameters flat(any);
   const int64_t kept = int64_t(make_optimizer(step.optimizer, flat)->state().size()) + (step.ema > 0);
-  const int64_t all = size.parameters, own = all / ranks, of_teacher = parallel.releases_weights() ? ranks : 1;
-  const int64_t within = parallel.strategy == "hsdp" && !parallel.keep_weights ? parallel.shard_within : 0;
-  return 4 * ((parallel.releases_weights() || parallel.shares_weights() ? own : all) +
+  const StrategyEntry& s = parallel.entry();
+  const int64_t all = size.parameters, own = all / ranks, of_weights = s.shards(Sharded::weights) ? ranks : 1;
+  const int64_t within = s.within && !parallel.keep_weights ? parallel.shard_within : 0;
+  return 4 * (all / (parallel.shares_weights() ? ranks : of_weights) +
               (within > 1 && within < ranks ? (all + size.teacher) / within : 0) +
-              (parallel.releases_gradients() ? own : all) + kept * (parallel.shards() ? own : all) +
-              size.teacher / of_teacher + size.frozen);
+              (s.shards(Sharded::gradients) ? own : all) + kept * (s.shards() ? own : all) +
+              size.teacher / of_weights + size.frozen);
 }
 
 int64_t bucket_bytes(std::span<const Part> places, const StepOptions& step, const ParallelOptions& parallel,
                      int ranks) {
-  if (ranks == 1 || !parallel.releases_gradients()) return 0;
+  if (ranks == 1 || !parallel.entry().shards(Sharded::gradients)) return 0;
   std::vector<Part> gradients;
   for (const Part& place : places) gradients.push_back({4 * place.begin, 4 * place.end});
   std::vector<int64_t> buckets;
@@ -46,21 +47,22 @@ int64_t bucket_bytes(std::span<const Part> places, const StepOptions& step, cons
     return std::accumulate(buckets.begin(), buckets.begin() + ptrdiff_t(std::min(count, buckets.size())), int64_t{0});
   };
   const int64_t of_gradients = largest(step.accumulate > 1 ? buckets.size() : comm::Reducer::kMostOpen);
-  if (!parallel.releases_weights()) return of_gradients;
+  if (!parallel.entry().shards(Sharded::weights)) return of_gradients;
   return of_gradients + largest(parallel.keep_weights ? buckets.size() : comm::ShardedBuffers::kMostGathered);
 }
 
 std::string smaller_strategy(ModelSize size, const StepOptions& step, const ParallelOptions& parallel, int ranks) {
   const int64_t now = model_state_bytes(size, step, parallel, ranks);
   std::string smaller;
-  for (const char* strategy : {"zero1", "zero2", "fsdp"}) {
+  for (const StrategyEntry& strategy : strategies()) {
+    if (!strategy.shards() || strategy.within) continue;
+    if (strategy.shards(Sharded::gradients) && comm::find_reduction(parallel.reducer.reduction.name).whole) continue;
     ParallelOptions shared;
-    shared.strategy = strategy;
+    shared.strategy = strategy.name;
     const int64_t then = model_state_bytes(size, step, shared, ranks);
-    if (shared.releases_gradients() && comm::find_reduction(parallel.reducer.reduction.name).whole) continue;
-    if (then < now) smaller += concat(", with --strategy ", strategy, " ", megabytes(then));
+    if (then < now) smaller += concat(", with --strategy ", strategy.name, " ", megabytes(then));
   }
-  if (smaller.empty() || parallel.replicates()) return "";
+  if (smaller.empty() || parallel.entry().replicas) return "";
   return concat("; a rank's weights, ", size.teacher > 0 ? "teacher, " : "", "gradients and optimizer take ",
                 megabytes(now), smaller);
 }

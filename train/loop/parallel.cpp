@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "comm/transport/transports.h"
+#include "core/registry.h"
 
 namespace ringtape {
 
@@ -23,7 +24,7 @@ std::vector<int> ParallelOptions::gpus() const {
 }
 
 int64_t ParallelOptions::own_devices() const {
-  if (!replicates()) return 1;
+  if (!entry().replicas) return 1;
   const auto named = int64_t(gpus().size());
   RT_CHECK_AS(UsageError, named == 0 || devices == 1 || devices == named, "--devices ", devices, ": --gpu-ids has ",
               named);
@@ -31,13 +32,10 @@ int64_t ParallelOptions::own_devices() const {
 }
 
 void visit(Fields& f, ParallelOptions& o) {
-  using Names = std::vector<std::string>;
   f("strategy", o.strategy,
-    {.help = "single, dp (this process on several devices), ddp (one rank for each device), zero1, zero2, fsdp (ddp "
-             "whose ranks share the optimizer's state, also the gradients, also the weights), hsdp (fsdp, with the "
-             "weights once on each machine), ddp2 (ddp over processes, dp in each), or auto: ddp or single",
+    {.help = "how the devices divide the work; `ringtape list strategies` says how each does",
      .unit = "NAME",
-     .choices = [] { return Names{"auto", "single", "dp", "ddp", "zero1", "zero2", "fsdp", "hsdp", "ddp2"}; },
+     .choices = [] { return names_of(strategies()); },
      .scope = Scope::rank,
      .may_change = true});
   f("devices", o.devices,
@@ -95,7 +93,8 @@ void visit(Fields& f, ParallelOptions& o) {
 
 void check_shares(const ParallelOptions& o, int64_t ranks) {
   if (o.shares == 0) return;
-  RT_CHECK_AS(UsageError, !o.replicates() && !o.shards(), "--shares: not with --strategy ", o.strategy, "; use ddp");
+  RT_CHECK_AS(UsageError, !o.entry().replicas && !o.entry().shards(), "--shares: not with --strategy ",
+              o.strategy, "; use ddp");
   RT_CHECK_AS(UsageError, !o.sync_bn, "--shares and --sync-bn: a rank computes its shares one after another, so that "
               "layers cannot use all of them; leave one out");
   RT_CHECK_AS(UsageError, o.reducer.reduction.name == "sum", "--shares and --gradient-reduction ",
@@ -104,7 +103,7 @@ void check_shares(const ParallelOptions& o, int64_t ranks) {
 }
 
 void check_elastic(const ParallelOptions& o) {
-  RT_CHECK_AS(UsageError, !o.replicates() && !o.shards() && o.strategy != "single", "--elastic: not with --strategy ",
+  RT_CHECK_AS(UsageError, o.entry().starts_ranks() && !o.entry().shards(), "--elastic: not with --strategy ",
               o.strategy, ", whose ranks hold what the others do not have; use ddp");
   RT_CHECK_AS(UsageError, o.transport != "mpi", "--elastic: not over --transport mpi, which ends all ranks when one "
               "dies; use shm or tcp");
@@ -112,7 +111,7 @@ void check_elastic(const ParallelOptions& o) {
 
 void check_ranks(const ParallelOptions& options, int64_t ranks) {
   const bool divides = options.shard_within == 0 || ranks % options.shard_within == 0;
-  RT_CHECK_AS(UsageError, divides || options.strategy != "hsdp", "--shard-within ",
+  RT_CHECK_AS(UsageError, divides || !options.entry().within, "--shard-within ",
               options.shard_within, ": it must divide the number of ranks, ", ranks);
   const std::string& name = options.transport;
   RT_CHECK_AS(UsageError, ranks == 1 || name == "auto" || !comm::find_transport(name).one_process, "--transport ", name,

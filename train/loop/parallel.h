@@ -1,6 +1,7 @@
 #pragma once
 #include "comm/parallel/reducer.h"
 #include "train/loop/elastic.h"
+#include "train/strategy/strategies.h"
 
 namespace ringtape {
 
@@ -20,12 +21,8 @@ struct ParallelOptions {
   double comm_timeout = 600;  // seconds
   ElasticOptions elastic;
 
-  bool replicates() const { return strategy == "dp" || strategy == "ddp2"; }
-  bool shards() const { return strategy == "zero1" || releases_gradients(); }
-  bool releases_gradients() const { return strategy == "zero2" || releases_weights(); }
-  bool shares_weights() const { return share_weights && shards() && !releases_weights(); }
-  bool releases_weights() const { return strategy == "fsdp" || strategy == "hsdp"; }
-  bool starts_ranks() const { return strategy == "auto" || strategy == "ddp" || shards(); }  // one for each device
+  const StrategyEntry& entry() const { return find_strategy(strategy); }
+  bool shares_weights() const { return share_weights && entry().shards() && !entry().shards(Sharded::weights); }
   std::vector<int> gpus() const;  // the numbers of --gpu-ids; empty: GPUs from 0
   // The number of devices of this process: that of --gpu-ids, else --devices; 1 without replicas.
   int64_t own_devices() const;

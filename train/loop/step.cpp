@@ -47,8 +47,8 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
     : model_(model), objective_(std::move(objective)), group_(group.split(0, group.rank())),
       accumulate_(options.accumulate), batch_shares_(parallel.shares),
       synchronized_(group.size() > 1 && parallel.sync_bn), precision_(compute_dtype(execution)),
-      parameters_(model, std::bind_front(&Step::gradient_memory, this, parallel.releases_gradients()),
-                  parallel.shards() ? std::bind_front(&Step::value_memory, this, std::cref(parallel))
+      parameters_(model, std::bind_front(&Step::gradient_memory, this, parallel.entry().shards(Sharded::gradients)),
+                  parallel.entry().shards() ? std::bind_front(&Step::value_memory, this, std::cref(parallel))
                                     : FlatParameters::Memory{},
                   has_common_memory(parallel) ? group_.get() : nullptr),
       reducer_(make_reducer(options, parallel)), shards_(make_shards()),
@@ -79,14 +79,14 @@ std::unique_ptr<comm::Reducer> Step::make_reducer(const StepOptions& options, co
   if (group_->size() == 1 && batch_shares_ == 0) return nullptr;
   const int64_t front = this->front(int64_t(parameters_.parameters().size()));
   std::vector<comm::GradientSlot> slots;
-  comm::Sharding sharding{.release = parallel.releases_gradients()};
+  comm::Sharding sharding{.release = parallel.entry().shards(Sharded::gradients)};
   const bool whole = find_entry(optimizers(), options.optimizer.name, "optimizer").whole;
   for (const FlatParameters::Parameter& p : parameters_.parameters()) {
     slots.push_back({p.name, p.node, front + p.begin, front + p.end});
-    if (whole && parallel.shards()) sharding.places.push_back(front + p.begin);
+    if (whole && parallel.entry().shards()) sharding.places.push_back(front + p.begin);
   }
   const auto cells = parameters_.cells().span<int64_t>();
-  for (size_t i = 0; i < cells.size() && parallel.shards() && !whole; i += 4)
+  for (size_t i = 0; i < cells.size() && parallel.entry().shards() && !whole; i += 4)
     if (cells[i] % 16 == 0) sharding.places.push_back(front + cells[i]);  // aligned for vectors
   comm::ReducerOptions reducer = parallel.reducer;
   reducer.shares = batch_shares_, reducer.prompt = parallel.elastic.on || batch_shares_ > 0;
@@ -113,13 +113,13 @@ Step::~Step() {
 }
 
 std::unique_ptr<comm::ShardedBuffers> Step::hold_own(comm::ProcessGroup& group, const ParallelOptions& parallel) {
-  if (!shards_ || !parallel.releases_weights()) return nullptr;
+  if (!shards_ || !parallel.entry().shards(Sharded::weights)) return nullptr;
   return parameters_.hold_own(group, *shards_, gathering(group, parallel));
 }
 
 Gathering Step::gathering(const comm::ProcessGroup& group, const ParallelOptions& parallel) const {
   Gathering out{.keeps = parallel.keep_weights, .precision = precision_};
-  if (parallel.strategy == "hsdp")
+  if (parallel.entry().within)
     out.within = parallel.shard_within > 0 ? int(parallel.shard_within) : group.transport().context().island;
   return out;
 }
@@ -142,7 +142,7 @@ Tensor Step::gradient_memory(bool released, int64_t size, int64_t parameters, DT
 // Values that shards exchange; none if ranks hold only their own.
 Tensor Step::value_memory(const ParallelOptions& parallel, int64_t size, int64_t, DType dtype, Device device) {
   if (group_->size() == 1) return zeros({size}, dtype, device);
-  if (parallel.releases_weights()) return {};
+  if (parallel.entry().shards(Sharded::weights)) return {};
   return has_common_memory(parallel) ? group_->allocate_common({size}, dtype) : group_->allocate({size}, dtype);
 }
 
@@ -168,6 +168,15 @@ Tally::Totals count_right(const Tensors& logits, const Tensor& y) {
   if (!logits.empty()) tally.add(zeros({}), joined(logits), y);
   tally.finish();
   return tally.totals();
+}
+
+Riders with_right(Riders riders, const Tally::Totals& right) {
+  riders[kTop1] = double(right.top1), riders[kTop5] = double(right.top5);
+  return riders;
+}
+
+Tally::Totals right_of(const Riders& riders) {
+  return {.top1 = int64_t(riders[kTop1]), .top5 = int64_t(riders[kTop5])};
 }
 
 void copy_all(const Tensors& to, const Tensors& from) {
@@ -210,8 +219,7 @@ Step::Result Step::gradients(const Tensors& images, const Labels& y, WholeBatch 
     if (ended) ended(Phase::forward);
     const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
     if (i == parts - 1 && whole.counts) right = count_right(logits, y.larger());
-    if (reducer_ && i == parts - 1)
-      reducer_->arm(total, {loss, samples, all, whole.stop, whole.change, whole.end, right.top1, right.top5});
+    if (reducer_ && i == parts - 1) reducer_->arm(total, {loss, samples, all, with_right(whole.riders, right)});
     if (total.defined())
       backward(total, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, total.dtype()));
     if (some_idle && samples > 0) weights_->announce(false);
@@ -219,10 +227,10 @@ Step::Result Step::gradients(const Tensors& images, const Labels& y, WholeBatch 
     if (reducer_ && i == parts - 1) reducer_->finish();
     if (ended) ended(Phase::backward);
   }
-  if (reducer_) right.top1 = reducer_->words().top1, right.top5 = reducer_->words().top5;
+  if (reducer_) right = right_of(reducer_->riders());
   const Tensor all_logits = joined(logits);
   const Tensor ranks = all_logits.defined() && !whole.counts ? ranks_of(all_logits, y.larger()) : Tensor();
-  return {reducer_ ? reducer_->loss() : loss, all_logits, loss, spread, ranks, right.top1, right.top5};
+  return {reducer_ ? reducer_->loss() : loss, all_logits, loss, spread, ranks, right};
 }
 
 void Step::record_steps() {

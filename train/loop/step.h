@@ -3,9 +3,11 @@
 #include <memory>
 #include <optional>
 
+#include "train/evaluation/metrics.h"
 #include "train/loop/execution.h"
 #include "train/loop/objective.h"
 #include "train/loop/parallel.h"
+#include "train/loop/riders.h"
 #include "train/optim/ema.h"
 #include "train/optim/gradient_scale.h"
 #include "train/optim/optimizers.h"
@@ -15,12 +17,10 @@
 
 namespace ringtape {
 
-// The batch of a step over all ranks; see comm::Reducer::Step.
+// The batch of a step over all ranks.
 struct WholeBatch {
   int64_t samples = 0;  // total over all ranks; 0: this rank has all
-  bool stop = false;    // whether this rank asks to stop
-  bool change = false;  // whether it asks for other ranks
-  bool end = false;     // whether it asks that the training ends
+  Riders riders = {};   // what this rank asks for
   bool counts = false;  // whether the result has the numbers of right samples; the host waits for them
   bool apart = false;   // whether each phase is to be seen: nothing is recorded or repeated
 };
@@ -69,7 +69,7 @@ class Step {
     Tensor own;     // (): this rank's share of the sum that makes `loss`
     Tensor spread;  // (): the objective's, on this rank
     Tensor ranks;   // (B): ranks_of() the logits; undefined without them, and with WholeBatch::counts
-    int64_t top1 = 0, top5 = 0;  // WholeBatch::counts: over all ranks, the samples whose label has the (five) highest
+    Tally::Totals right;  // WholeBatch::counts: over all ranks, the samples whose label has the (five) highest
   };
   // Images, one tensor (B, ...) per view, and their labels (B). `ended` is called at the end of each phase, once for
   // each part of an accumulated batch.

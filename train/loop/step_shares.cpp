@@ -74,30 +74,27 @@ Step::Result Step::share_gradients(const Tensors& images, const Labels& y, Whole
       loss = part.loss.detach() * share;
       out.loss = out.loss.defined() ? out.loss + loss : loss;
       out.spread = part.spread;
-      const Tally::Totals right =
-          count_right(part.logits.defined() ? Tensors{part.logits} : Tensors{}, labels.larger());
-      out.top1 = right.top1, out.top5 = right.top5;
+      out.right = count_right(part.logits.defined() ? Tensors{part.logits} : Tensors{}, labels.larger());
     } else {
-      out.top1 = out.top5 = 0;
+      out.right = {};
     }
     for (size_t i = 0; i < buffers.size(); ++i)
       copy(places[i], is_float(buffers[i]) ? in_f64(buffers[i]) * share
                                            : (in_f64(buffers[i]) - in_f64(before[i])) * double(w == 0));
     if (ended) ended(Phase::forward);
     const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
-    const comm::Reducer::Step words{
-        loss, rows.size(), all, whole.stop && last, whole.change && last, whole.end && last, out.top1, out.top5};
-    if (last) reducer_->arm(total, words);
+    const comm::Reducer::Step own_part{loss, rows.size(), all, with_right(last ? whole.riders : Riders{}, out.right)};
+    if (last) reducer_->arm(total, own_part);
     if (total.defined()) backward(total, scale_.seed(share, total.dtype()));
     if (last) reducer_->finish();
-    else reducer_->keep(words);
+    else reducer_->keep(own_part);
     if (ended) ended(Phase::backward);
   }
   default_generator().set_state(random);
   for (size_t i = 0; i < buffers.size(); ++i)
     copy(buffers[i], is_float(buffers[i]) ? places[i] : in_f64(before[i]) + in_f64(places[i]));
   out.own = out.loss, out.loss = reducer_->loss();
-  out.top1 = reducer_->words().top1, out.top5 = reducer_->words().top5;
+  out.right = right_of(reducer_->riders());
   return out;
 }
 

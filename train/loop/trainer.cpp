@@ -44,12 +44,11 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
   asked_to_stop_ = stop_requested();
   const Step::Result result = p_.step->run(batch->images(), batch->labels(), lr, ended,
                                            {.samples = batch->whole,
-                                            .stop = asked_to_stop_,
-                                            .change = p_.crew && p_.crew->change_is_due(),
-                                            .end = time_is_up(),
+                                            .riders = own_riders(asked_to_stop_),
                                             .counts = counts_all(),
                                             .apart = p_.trace.on()});
-  if (counts_all()) tally_.add(result.loss.copy_to(Device{}).item(), batch->whole, result.top1, result.top5);
+  const Tally::Totals& right = result.right;
+  if (counts_all()) tally_.add(result.loss.copy_to(Device{}).item(), batch->whole, right.top1, right.top5);
   else tally_.add(result.loss, result.ranks, batch->y.size());  // reads the previous step
   ++at_.batch, at_.reported = false;
   at_.trained += fitting_.lap();
@@ -111,16 +110,20 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   return true;
 }
 
+Riders Trainer::own_riders(bool stop) const {
+  Riders out{};
+  out[kStop] = stop, out[kChange] = p_.crew && p_.crew->change_is_due(), out[kEnd] = time_is_up();
+  return out;
+}
+
 // A rank that is asked to stop leaves the others to go on, if there are enough of them.
 Trainer::Wish Trainer::wish() const {
   if (p_.crew && p_.crew->is_last()) return Wish::stop;
   const comm::Reducer* const reducer = p_.step->reducer();
-  const int64_t stops = reducer ? reducer->words().stops : stop_requested();
-  if (stops_all(stops)) return Wish::stop;
-  const bool change = reducer ? reducer->words().change : p_.crew && p_.crew->change_is_due();
-  if (stops > 0 || change) return Wish::change;
-  const bool end = steps() == p_.schedule.steps() || (reducer ? reducer->words().end : time_is_up());
-  return end ? Wish::end : Wish::none;
+  const Riders asked = reducer ? reducer->riders() : own_riders(stop_requested());
+  if (stops_all(int64_t(asked[kStop]))) return Wish::stop;
+  if (asked[kStop] > 0 || asked[kChange] > 0) return Wish::change;
+  return steps() == p_.schedule.steps() || asked[kEnd] > 0 ? Wish::end : Wish::none;
 }
 
 bool Trainer::stops_all(int64_t stops) const {

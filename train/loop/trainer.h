@@ -121,6 +121,7 @@ class Trainer {
   void change_or_stop(int64_t stops);                                  // throws RanksChange unless all stop
   void train_step(Loader::Epoch& batches, StepLog& log);
   enum class Wish : uint8_t { none, stop, change, end };
+  Riders own_riders(bool stop) const;
   Wish wish() const;  // of any rank, in the step that ended
   bool stops_all(int64_t stops) const;  // whether too few are left without so many ranks
   void show_progress(Progress& bar) const;

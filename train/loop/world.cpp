@@ -29,33 +29,31 @@ int64_t threads_of(const ExecutionOptions& options, int local_size) {
 
 void check_strategy(const ParallelOptions& options, const comm::Job& job, bool launched) {
   const bool grouped = job.size > 1;
-  RT_CHECK_AS(UsageError, !grouped || options.strategy != "single",
-              "--strategy single: uses one rank, but a launcher has started ", job.size,
-              "; leave the flag out, or choose ddp");
-  RT_CHECK_AS(UsageError, !grouped || options.strategy != "dp",
-              "--strategy dp: uses one process, but a launcher has started ", job.size,
-              " ranks; choose ddp, or ddp2 for dp in each of them");
+  const StrategyEntry& strategy = options.entry();
+  RT_CHECK_AS(UsageError, !grouped || strategy.ranks != StrategyEntry::Ranks::one, "--strategy ", strategy.name,
+              ": uses one process, but a launcher has started ", job.size, " ranks; choose ",
+              strategy.replicas ? "ddp, or ddp2 for dp in each of them" : "ddp");
   RT_CHECK_AS(
-      UsageError, !launched || options.devices == 1 || options.replicates() || options.devices == job.local_size,
+      UsageError, !launched || options.devices == 1 || strategy.replicas || options.devices == job.local_size,
       "--devices ", options.devices, ": a launcher has started ", job.local_size, " ranks here; leave the flag out");
-  RT_CHECK_AS(UsageError, grouped || options.replicates() || options.devices == 1, "--strategy ", options.strategy,
+  RT_CHECK_AS(UsageError, grouped || strategy.replicas || options.devices == 1, "--strategy ", options.strategy,
               ": uses one device, not --devices ", options.devices);
 }
 
 std::string device_of(const ParallelOptions& options, const std::string& device, const comm::Job& job, bool grouped) {
   if (!options.gpu_ids.empty()) {
     const std::vector<int> ids = options.gpus();
-    const int at = options.replicates() ? 0 : job.local_rank;
+    const int at = options.entry().replicas ? 0 : job.local_rank;
     RT_CHECK_AS(UsageError, at < int(ids.size()), "--gpu-ids ", options.gpu_ids, ": no GPU for rank ", job.local_rank,
                 " of this machine");
-    RT_CHECK_AS(UsageError, grouped || options.replicates() || ids.size() == 1, "--gpu-ids ", options.gpu_ids,
+    RT_CHECK_AS(UsageError, grouped || options.entry().replicas || ids.size() == 1, "--gpu-ids ", options.gpu_ids,
                 ": one rank uses only one GPU; add --devices ", ids.size());
     RT_CHECK_AS(UsageError, device == "auto" || device == "cuda", "--device ", device,
                 " and --gpu-ids: give only one of them");
     return Device{DeviceType::cuda, ids[size_t(at)]}.str();
   }
   const bool cuda = device == "cuda" || (device == "auto" && available({DeviceType::cuda, 0}));
-  return cuda && grouped ? Device{DeviceType::cuda, options.replicates() ? 0 : job.local_rank}.str() : device;
+  return cuda && grouped ? Device{DeviceType::cuda, options.entry().replicas ? 0 : job.local_rank}.str() : device;
 }
 
 std::unique_ptr<comm::Transport> transport_of(const ParallelOptions& options, const std::string& device,
@@ -82,7 +80,7 @@ bool World::ended_by_another() const { return job.failure && job.failure->raised
 
 comm::Devices devices_of(const ParallelOptions& options, DeviceType type) {
   comm::Devices out;
-  if (!options.replicates()) return out;
+  if (!options.entry().replicas) return out;
   const std::vector<int> ids = options.gpus();
   for (int i = 0; i < options.own_devices(); ++i) {
     out.push_back({type, ids.empty() ? i : ids[size_t(i)]});
@@ -145,7 +143,7 @@ World open_world(comm::Crew& crew, const comm::Place& place, const ParallelOptio
 }
 
 bool wants_ranks(const ParallelOptions& options) {
-  return options.devices > 1 && options.starts_ranks() && !comm::place_of_process();
+  return options.devices > 1 && options.entry().starts_ranks() && !comm::place_of_process();
 }
 
 int run_as_processes(int ranks, const std::vector<std::string>& arguments, bool elastic) {

@@ -168,7 +168,7 @@ TEST(Reducer, WithoutOverlapAllGoAtOnce) {
   }), "");
 }
 
-TEST(Reducer, TellsTheLossAndWhoWishesToStop) {
+TEST(Reducer, TellsTheLossAndTheSumsOfTheRiders) {
   for (const How& how : kHows)
     EXPECT_EQ(on_ranks(3, [&](ProcessGroup& group, int r) {
       Replica replica(group, 3, how.options());
@@ -176,11 +176,13 @@ TEST(Reducer, TellsTheLossAndWhoWishesToStop) {
       for (const int stopper : {-1, 2, -1}) {
         replica.flat->zero_grad();
         const Tensor loss = replica.loss(x);
-        replica.reducer->arm(loss, {full({}, r + 1.0, DType::f64), 1001, 3003, r == stopper});
+        const Reducer::Riders riders{r == stopper ? 1.0 : 0.0, 2, 0, 0, double(r)};
+        replica.reducer->arm(loss, {full({}, r + 1.0, DType::f64), 1001, 3003, riders});
         backward(loss);
         replica.reducer->finish();
         expect(replica.reducer->loss().item() == 6, "the loss");
-        expect(replica.reducer->stop() == (stopper >= 0), "the wish to stop");
+        const Reducer::Riders sums{stopper >= 0 ? 1.0 : 0.0, 6, 0, 0, 3};
+        expect(replica.reducer->riders() == sums, "the sums of the riders");
       }
     }), "") << how.name;
 }
