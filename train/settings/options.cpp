@@ -82,7 +82,8 @@ static void check_parallel(const ParallelOptions& o, int ranks) {
               o.strategy, "; use --strategy ddp");
   const std::string& reduction = o.reducer.reduction.name;
   RT_CHECK_AS(UsageError, !o.entry().shards(Sharded::gradients) || !comm::find_reduction(reduction).whole,
-              "--gradient-reduction ", reduction, ": needs whole gradients, which --strategy ", o.strategy, " does not keep; use zero1");
+              "--gradient-reduction ", reduction, ": needs whole gradients, which --strategy ", o.strategy,
+              " does not keep; use zero1");
   check_ranks(o, ranks);
   check_shares(o, ranks);
   if (o.elastic.on) check_elastic(o);
