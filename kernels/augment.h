@@ -49,7 +49,7 @@ void dispatch_image(DType dtype, F&& f) {
 }
 
 // The random choices for one image.
-struct Placement {
+struct CropPlace {
   int64_t top = 0, left = 0;             // position of y in the image; negative in the padding
   bool flip = false;
   int64_t cosine = 1 << 16, sine = 0;    // of the angle, counter-clockwise, in units of 2^-16
@@ -73,9 +73,9 @@ RT_HD inline void fixed_cosine_sine(int64_t x, int64_t& cosine, int64_t& sine) {
 RT_HD inline int64_t below(uint32_t bits, int64_t n) { return int64_t((uint64_t(bits) * uint64_t(n)) >> 32); }
 
 // `free_rows` = H + 2 pad - OH, `free_columns` likewise.
-RT_HD inline Placement place(const AugmentParams& p, int64_t sample, int64_t free_rows, int64_t free_columns,
+RT_HD inline CropPlace place(const AugmentParams& p, int64_t sample, int64_t free_rows, int64_t free_columns,
                              int64_t out_height, int64_t out_width) {
-  Placement at;
+  CropPlace at;
   const uint64_t stream = uint64_t(Stream::augment) | p.epoch << 8, counter = uint64_t(sample) << 4;
   const Philox4 r = philox(p.seed, stream, counter);
   at.top = below(r.x[0], free_rows + 1) - p.pad;
@@ -103,7 +103,7 @@ RT_HD inline int64_t reflected(int64_t i, int64_t n) { return i < 0 ? -i : i >= 
 struct Turned {
   int64_t y, x;
 };
-RT_HD inline Turned turned(const Placement& at, int64_t row, int64_t column, int64_t height, int64_t width) {
+RT_HD inline Turned turned(const CropPlace& at, int64_t row, int64_t column, int64_t height, int64_t width) {
   const int64_t v = 2 * row - (height - 1), u = 2 * column - (width - 1);  // twice the distance from the centre
   return {at.sine * u + at.cosine * v + ((height - 1) << 16), at.cosine * u - at.sine * v + ((width - 1) << 16)};
 }

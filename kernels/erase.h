@@ -52,7 +52,7 @@ RT_HD inline Rectangle draw_erased(const EraseParams& p, int64_t sample, int64_t
 
 RT_HD inline Rectangle draw_cutout(const EraseParams& p, int64_t sample, int64_t height, int64_t width) {
   if (p.cutout.cutout == 0) return {};
-  const Placement at = place(p.cutout, sample, 0, 0, height, width);
+  const CropPlace at = place(p.cutout, sample, 0, 0, height, width);
   return {at.cut_top, at.cut_left, p.cutout.cutout, p.cutout.cutout};
 }
 

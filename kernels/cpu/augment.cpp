@@ -21,7 +21,7 @@ struct AugmentFrame {
 };
 
 // Row `row` of y as bytes, before the flip: a pointer into the image, or `buffer`.
-const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const AugmentFrame& f, const Placement& at,
+const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const AugmentFrame& f, const CropPlace& at,
                            int64_t row, const AugmentParams& p) {
   const int64_t c = f.channels, from_row = p.reflect ? reflected(at.top + row, f.height) : at.top + row;
   const bool rotated = p.most_angle > 0;
@@ -55,7 +55,7 @@ const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const AugmentF
 }
 
 template <class T>
-void augment_image(T* y, const uint8_t* image, const AugmentFrame& f, const Placement& at, const T* table,
+void augment_image(T* y, const uint8_t* image, const AugmentFrame& f, const CropPlace& at, const T* table,
                    const AugmentParams& p, uint8_t* buffer) {
   for (int64_t row = 0; row < f.out_height; ++row, y += f.out_row()) {
     const uint8_t* bytes = upright_row(buffer, image, f, at, row, p);

@@ -108,7 +108,11 @@ struct RowSum {
   // The largest score, and the sum of all lanes relative to it.
   std::pair<C, C> whole() const {
     const C largest = row_max(top, kN);
-    return {largest, row_sum<C>(kN, [&](int64_t l) { return sum[l] * Math::exp(top[l] - largest); })};
+    C all[kN];
+    for (int l = 0; l < kN; ++l) all[l] = sum[l] * Math::exp(top[l] - largest);
+    for (int half = kN / 2; half > 0; half /= 2)
+      for (int l = 0; l < half; ++l) all[l] += all[l + half];
+    return {largest, all[0]};
   }
 };
 

@@ -14,7 +14,7 @@ struct Frame {
 
 // One element of y: row, column and channel.
 template <class T>
-__device__ T augmented(const uint8_t* image, const Frame& f, const Placement& at, const T* table,
+__device__ T augmented(const uint8_t* image, const Frame& f, const CropPlace& at, const T* table,
                        const AugmentParams& p, int64_t row, int64_t column, int64_t c) {
   const bool cut =
       row >= at.cut_top && row < at.cut_top + p.cutout && column >= at.cut_left && column < at.cut_left + p.cutout;
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads) augment_kernel(T* y, const uint8_t* 
     const int64_t sample = index[b];
     const uint8_t* const image = images + (p.gathered ? b : sample) * f.height * f.width * f.channels;
     const int64_t free_rows = f.height + 2 * p.pad - f.out_height, free_columns = f.width + 2 * p.pad - f.out_width;
-    const Placement at = place(p, sample, free_rows, free_columns, f.out_height, f.out_width);
+    const CropPlace at = place(p, sample, free_rows, free_columns, f.out_height, f.out_width);
     for (int64_t i = int64_t(threadIdx.x) * wide; i < elements; i += int64_t(kThreads) * wide) {
       int64_t row = i / row_elements, column = i % row_elements / f.channels, c = i % f.channels;
       Vec<T, wide> v;

@@ -84,7 +84,7 @@ TEST(Augment, ReflectedCropsShowTheImageOnly) {
     const Tensor y = in.run(what);
     int outside = 0;
     for (int64_t b = 0; b < 300; ++b) {
-      const Placement at = place(params, 299 - b, 6, 6, 4, 5);
+      const CropPlace at = place(params, 299 - b, 6, 6, 4, 5);
       for (int64_t i = 0; i < 60; ++i) {
         const int64_t row = at.top + i / 15, k = i / 3 % 5, column = at.left + (at.flip ? 4 - k : k);
         ASSERT_EQ(y.data<float>()[b * 60 + i], in.at(299 - b, mirrored(row, 4), mirrored(column, 5), i % 3)) << b;
@@ -103,7 +103,7 @@ TEST(Augment, RotatedImagesAreReflectedToo) {
     const AugmentParams params(what, 3, 1, false);
     const Tensor y = in.run(what, 3, 1), whole = in.run({.rotation = 40}, 3, 1);
     for (int64_t b = 0; b < 60; ++b) {
-      const Placement at = place(params, 59 - b, 4, 4, 7, 6);
+      const CropPlace at = place(params, 59 - b, 4, 4, 7, 6);
       for (int64_t i = 0; i < 84; ++i) {
         const int64_t row = reflected(at.top + i / 12, 7), column = reflected(at.left + i / 2 % 6, 6);
         ASSERT_EQ(y.data<float>()[b * 84 + i], whole.data<float>()[b * 84 + (row * 6 + column) * 2 + i % 2]) << b;
@@ -173,7 +173,7 @@ TEST(Augment, RotationIsBilinearAboutTheCentre) {
     const AugmentParams params({.rotation = degrees}, 5, 2, false);
     const Tensor y = in.run({.rotation = degrees}, 5, 2);
     for (int64_t b = 0; b < 40; ++b) {
-      const Placement at = place(params, 39 - b, 0, 0, 9, 12);
+      const CropPlace at = place(params, 39 - b, 0, 0, 9, 12);
       const double cosine = double(at.cosine) / 65536, sine = double(at.sine) / 65536;
       EXPECT_NEAR(cosine * cosine + sine * sine, 1, 1e-4);
       EXPECT_LE(std::abs(std::atan2(sine, cosine)), degrees * M_PI / 180 + 1e-4);

@@ -46,7 +46,7 @@ TEST(Erase, WhatIsDrawnIsZeroAndNothingElse) {
 
 TEST(Erase, ACutoutIsWhereTheAugmentationHasIt) {
   const EraseParams p({.cutout = 6}, 7, 9);
-  const Placement at = place(AugmentParams({.pad = 4, .flip = true, .cutout = 6}, 7, 9, false), 5, 8, 8, 32, 32);
+  const CropPlace at = place(AugmentParams({.pad = 4, .flip = true, .cutout = 6}, 7, 9, false), 5, 8, 8, 32, 32);
   const Rectangle cut = draw_cutout(p, 5, 32, 32);
   EXPECT_EQ(cut.top, at.cut_top);
   EXPECT_EQ(cut.left, at.cut_left);

@@ -8,6 +8,7 @@
 #include "autograd/ops.h"
 #include "core/part.h"
 #include "nn/batch_norm.h"
+#include "nn/ssl/teacher_weights.h"
 #include "tests/support/comm_worlds.h"
 #include "tests/support/settings.h"
 #include "tests/support/support.h"
@@ -15,6 +16,7 @@
 #include "train/loop/model_state.h"
 #include "train/model/methods.h"
 #include "train/settings/options.h"
+#include "train/strategy/sharded_teacher.h"
 
 namespace ringtape {
 namespace {
@@ -87,7 +89,7 @@ struct Training {
       return {.loss = net->loss(net->outputs(images)), .auxiliary_loss = {}, .logits = {}, .spread = {}};
     };
     Step step(*net, last < kBatch ? alone : loss_of(*net, nullptr), o.step, o.execution, group, o.parallel);
-    EXPECT_EQ(step.sharded_teacher() != nullptr, strategy == "fsdp");
+    EXPECT_EQ(step.placement().sharded_teacher() != nullptr, strategy == "fsdp");
     test::Left out;
     for (int i = 0; i < 4; ++i) {
       const int64_t samples = i == 3 ? last : kBatch;
@@ -185,7 +187,8 @@ Gathered gathered_by_two_steps(comm::ProcessGroup& group, bool keeps, bool follo
   const auto net = make(o, DType::f32, 5);
   Step step(*net, loss_of(*net, nullptr), o.step, o.execution, group, o.parallel);
   const auto now = [&] {
-    return Gathered{step.gathered_weights()->totals().bytes, step.sharded_teacher()->buffer().totals().bytes};
+    const Placement& p = step.placement();
+    return Gathered{p.gathered_weights()->totals().bytes, p.sharded_teacher()->buffer().totals().bytes};
   };
   Gathered before{}, after{};
   for (int i = 0; i < 4; ++i) {
@@ -231,7 +234,8 @@ TEST(ShardedTeacher, RanksHoldEqualParts) {
       const auto expected = double(model_state_bytes(size, o.step, o.parallel, ranks));
       EXPECT_NEAR(double(step.state_bytes()), expected, 0.03 * expected);
       const std::lock_guard lock(mutex);
-      const int64_t own = step.sharded_teacher() ? step.sharded_teacher()->own().size() : size.teacher;
+      const ShardedTeacher* const teacher = step.placement().sharded_teacher();
+      const int64_t own = teacher ? teacher->own().size() : size.teacher;
       all += own, most = std::max(most, own), whole = 0;
       for (const auto& p : nn::teacher_of(*net)->pairs()) whole += ranks > 1 ? padded(*p.own) : p.own->size();
     }), "");

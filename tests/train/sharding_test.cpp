@@ -242,7 +242,7 @@ TEST(Sharding, GathersHalfTheBytesInHalfThePrecision) {
         Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
         for (int64_t i = 0; i < kSteps; ++i)
           step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {4, false});
-        gathered = step.gathered_weights()->totals().bytes;
+        gathered = step.placement().gathered_weights()->totals().bytes;
       }), "");
       // The last three layers of the forward pass are there when the backward pass begins, and the backward pass of the
       // first layer needs no weights: its images have no gradient. What is on its way after the last step is not used.
@@ -267,8 +267,9 @@ TEST(Sharding, GathersBetweenGroupsOnceInAStep) {
       o.parallel.strategy = "hsdp", o.parallel.shard_within = machine == 1 ? 2 : 0;
       o.parallel.reducer.bucket_mb = 1e-3;
       Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
-      for (int64_t i = 0; i < kSteps; ++i) step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {8, false});
-      all = step.gathered_weights()->totals().bytes, within = step.gathered_weights()->totals().within;
+      for (int64_t i = 0; i < kSteps; ++i) step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {8});
+      const comm::ShardedBuffers::Totals& totals = step.placement().gathered_weights()->totals();
+      all = totals.bytes, within = totals.within;
       state += step.state_bytes();
     };
     EXPECT_EQ(on_group(comm::test::kWorlds[0], 4, train, machine), "");

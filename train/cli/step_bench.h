@@ -32,8 +32,8 @@ class StepBench {
   Phases run_apart(int64_t steps);
 
   Device device() const { return task_.device; }
-  const comm::Reducer* reducer() const { return step_->reducer(); }
-  comm::Reducer::Totals traffic() const { return step_->traffic(); }
+  const comm::Reducer* reducer() const { return step_->placement().reducer(); }
+  comm::Reducer::Totals traffic() const { return step_->placement().traffic(); }
   int64_t state_bytes() const { return step_->state_bytes(); }
 
  private:

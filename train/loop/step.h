@@ -6,13 +6,11 @@
 #include "train/evaluation/metrics.h"
 #include "train/loop/execution.h"
 #include "train/loop/objective.h"
-#include "train/loop/parallel.h"
 #include "train/loop/riders.h"
 #include "train/optim/ema.h"
 #include "train/optim/gradient_scale.h"
 #include "train/optim/optimizers.h"
-#include "train/optim/sharded_teacher.h"
-#include "train/optim/state_exchange.h"
+#include "train/strategy/placement.h"
 #include "train/trace/phase.h"
 
 namespace ringtape {
@@ -44,10 +42,10 @@ class Step {
   Step(nn::Module& model, Objective objective, const StepOptions& options, const ExecutionOptions& execution = {},
        comm::ProcessGroup& group = comm::alone(), const ParallelOptions& parallel = {});
 
-  ~Step();  // the end of weights that are not, or not only, this rank's: no tensor of the model is used after it
+  ~Step();  // the end of weights that ranks share: no tensor of the model is used after it
 
   // Calls f, which writes weights, where they are: Moment::write_weights(). All ranks call it, between steps.
-  void write_weights(const std::function<void()>& f) const;
+  void write_weights(const std::function<void()>& f) const { placement_->write_weights(f); }
 
   // How the optimizer trains each of the parameters; see rules_of().
   void set_rules(std::vector<ParameterRule> rules);
@@ -84,9 +82,7 @@ class Step {
   std::vector<int64_t> own_counts() const { return optimizer_->own_steps(); }
   const GradientScale& gradient_scale() const { return scale_; }
   const Ema* ema() const { return ema_ ? &*ema_ : nullptr; }
-  const comm::Reducer* reducer() const { return reducer_.get(); }  // null in a group of one
-  comm::Reducer::Totals traffic() const;                           // also of the weights that shards exchange
-  int64_t shares() const { return batch_shares_; }  // ParallelOptions::shares
+  const Placement& placement() const { return *placement_; }  // where its numbers are, what ranks have sent
   // Of this rank's weights, their gradients, the optimizer's state, the average and a teacher's weights.
   int64_t state_bytes() const;
 
@@ -104,9 +100,7 @@ class Step {
   void restart_average();  // from the current weights
   // Rank 0 calls f, which may use state(), weights() and average(), and the model's tensors one after another, while
   // the other ranks give it what they hold. All ranks call it.
-  void exchange(const std::function<void()>& f) const;
-  comm::ShardedBuffers* gathered_weights() const { return weights_.get(); }  // null: this rank has all
-  const ShardedTeacher* sharded_teacher() const { return teacher_.get(); }  // null: none, or this rank has all of it
+  void exchange(const std::function<void()>& f) const { placement_->on_rank_zero(f); }
   bool finite() const;  // whether all parameters are finite; waits for the device
   // What must be equal on all ranks: all parameters and buffers(); without shards also the parameters' average and the
   // optimizer's state.
@@ -120,42 +114,22 @@ class Step {
   // step_shares.cpp
   Result share_gradients(const Tensors& images, const Labels& y, WholeBatch whole,
                          const std::function<void(Phase)>& ended);
-  std::vector<Tensor> places_of(const std::vector<Tensor>& buffers) const;
-  int64_t front(int64_t parameters) const;
-  Tensor gradient_memory(bool released, int64_t size, int64_t parameters, DType dtype, Device device);
-  Tensor value_memory(const ParallelOptions& parallel, int64_t size, int64_t parameters, DType dtype, Device device);
-  bool has_common_memory(const ParallelOptions& parallel) const;
-  int64_t weights_index() const;
-  std::unique_ptr<comm::Reducer> make_reducer(const StepOptions& options, const ParallelOptions& parallel);
-  std::unique_ptr<comm::Shards> make_shards();
-  std::unique_ptr<comm::ShardedBuffers> hold_own(comm::ProcessGroup& group, const ParallelOptions& parallel);
-  Gathering gathering(const comm::ProcessGroup& group, const ParallelOptions& parallel) const;
-  std::unique_ptr<ShardedTeacher> make_teacher(comm::ProcessGroup& group, const ParallelOptions& parallel);
+  Tensors own_buffers() const;
+  std::vector<FileTensor> files(const std::string& prefix, const Tensor& buffer) const;
   // And frozen parameters. `statistics`: instead of the model's running statistics; empty: those.
   void add_buffers(std::vector<FileTensor>& tensors, const Tensors& statistics) const;
-  FileTensor held(const std::string& name, const FlatParameters::Parameter& p, const Tensor& state,
-                  int64_t which) const;
 
   nn::Module& model_;
   const Objective objective_;
-  // A separate group: collectives inside the model need not wait for gradients.
-  const std::unique_ptr<comm::ProcessGroup> group_;
   int64_t accumulate_;
-  int64_t batch_shares_;  // 0: a batch consists of a part for each rank
   bool synchronized_;  // modules communicate: ranks without samples also run them
   DType precision_;
-  Tensor memory_;  // gradients, after the reducer's control words
-  FlatParameters parameters_;
-  std::unique_ptr<comm::Reducer> reducer_;
-  std::unique_ptr<comm::Shards> shards_;          // null: each rank updates all
-  std::unique_ptr<comm::ShardedBuffers> weights_;  // null: each rank has all
-  std::unique_ptr<ShardedTeacher> teacher_;        // null: none, or each rank has all
+  const std::unique_ptr<Placement> placement_;
   std::unique_ptr<Optimizer> optimizer_;
   GradientScale scale_;
   std::optional<Ema> ema_;
   Tensors average_statistics_;
-  std::unique_ptr<StateExchange> exchange_;  // of shards_
-  std::unique_ptr<class StepGraph> graph_;   // null: nothing is recorded
+  std::unique_ptr<class StepGraph> graph_;  // null: nothing is recorded
 };
 
 }  // namespace ringtape

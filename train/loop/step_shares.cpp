@@ -10,14 +10,6 @@ namespace ringtape {
 
 namespace {
 
-constexpr int64_t kBufferAligned = 16;  // elements
-
-int64_t buffer_elements(nn::Module& model) {
-  int64_t out = 0;
-  for (const nn::Named& b : nn::named_buffers(model)) out += b.tensor->size();
-  return (out + kBufferAligned - 1) / kBufferAligned * kBufferAligned;
-}
-
 bool is_float(const Tensor& x) { return x.dtype() != DType::i64 && x.dtype() != DType::u8 && x.dtype() != DType::b8; }
 
 Tensor in_f64(const Tensor& x) {
@@ -33,31 +25,15 @@ RandomState place_of(const RandomState& base, int64_t step, int64_t share) {
 
 }  // namespace
 
-// Elements in front of the gradients: the reducer's words, and with shares the model's buffers.
-int64_t Step::front(int64_t parameters) const {
-  return comm::Reducer::control_size(parameters) + (batch_shares_ > 0 ? buffer_elements(model_) : 0);
-}
-
-// Where each buffer is summed over the shares.
-Tensors Step::places_of(const Tensors& buffers) const {
-  Tensors out;
-  int64_t at = comm::Reducer::control_size(int64_t(parameters_.parameters().size()));
-  for (const Tensor& b : buffers) {
-    out.push_back(memory_.window(b.shape(), contiguous_strides(b.shape()), at));
-    at += b.size();
-  }
-  return out;
-}
-
 // All shares begin with the same buffers. What they make of running statistics is averaged; counters, which all change
 // alike, are taken from the first share, as differences, which floats hold exactly.
 Step::Result Step::share_gradients(const Tensors& images, const Labels& y, WholeBatch whole,
                                    const std::function<void(Phase)>& ended) {
   const int64_t all = whole.samples > 0 ? whole.samples : y.size();
-  const auto shares = int(batch_shares_);
-  const Part own = part_of(shares, group_->size(), group_->rank());
+  const auto shares = int(placement_->shares());
+  const Part own = part_of(shares, placement_->group().size(), placement_->group().rank());
   const int64_t first = part_of(all, shares, int(own.begin)).begin;
-  const Tensors buffers = this->buffers(), before = clones(buffers), places = places_of(buffers);
+  const Tensors buffers = this->buffers(), before = clones(buffers), places = placement_->summed(buffers);
   const RandomState random = default_generator().state();
   Result out;
   for (int64_t w = own.begin; w < own.end; ++w) {
@@ -84,17 +60,17 @@ Step::Result Step::share_gradients(const Tensors& images, const Labels& y, Whole
     if (ended) ended(Phase::forward);
     const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
     const comm::Reducer::Step own_part{loss, rows.size(), all, with_right(last ? whole.riders : Riders{}, out.right)};
-    if (last) reducer_->arm(total, own_part);
+    if (last) placement_->arm(total, own_part);
     if (total.defined()) backward(total, scale_.seed(share, total.dtype()));
-    if (last) reducer_->finish();
-    else reducer_->keep(own_part);
+    if (last) placement_->finish();
+    else placement_->keep(own_part);
     if (ended) ended(Phase::backward);
   }
   default_generator().set_state(random);
   for (size_t i = 0; i < buffers.size(); ++i)
     copy(buffers[i], is_float(buffers[i]) ? places[i] : in_f64(before[i]) + in_f64(places[i]));
-  out.own = out.loss, out.loss = reducer_->loss();
-  out.right = right_of(reducer_->riders());
+  out.own = out.loss, out.loss = placement_->reducer()->loss();
+  out.right = right_of(placement_->reducer()->riders());
   return out;
 }
 

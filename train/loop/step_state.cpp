@@ -10,46 +10,26 @@
 // What a step has: for checkpoints and evaluation, and to be counted.
 namespace ringtape {
 
-comm::Reducer::Totals Step::traffic() const {
-  comm::Reducer::Totals out = reducer_ ? reducer_->totals() : comm::Reducer::Totals{};
-  if (!shards_) return out;
-  const auto add = [&out](int64_t gathered, const auto& totals) {
-    out.bytes += gathered / 2;  // a gather is half of an all-reduce
-    out.communicating += totals.communicating, out.exposed += totals.exposed;
-  };
-  if (teacher_) add(teacher_->buffer().totals().bytes, teacher_->buffer().totals());
-  if (weights_) add(weights_->totals().bytes, weights_->totals());
-  else if (!parameters_.has_common_values())
-    add(out.steps * parameters_.size() * int64_t(size_of(parameters_.dtype())), shards_->totals());
-  return out;
-}
-
 bool Step::finite() const {
-  const Tensor squares = parameters_.value_squares();
-  if (weights_) group_->all_reduce(squares).wait();
-  const Tensor host = squares.copy_to(Device{});
+  const Tensor host = placement_->value_squares().copy_to(Device{});
   return std::ranges::all_of(host.span<double>(), [](double sum) { return std::isfinite(sum); });
 }
 
-int64_t Step::state_bytes() const {
-  std::vector<Tensor> all = {parameters_.gradients()};
-  for (const NamedTensor& t : optimizer_->state()) all.push_back(t.tensor);
-  if (ema_) all.push_back(ema_->average());
-  if (teacher_) all.push_back(teacher_->own());
-  int64_t bytes = parameters_.held_values().size() * int64_t(size_of(parameters_.dtype())) /
-                  (parameters_.has_common_values() ? group_->size() : 1);
-  if (weights_) bytes += weights_->kept_within();
-  bytes += teacher_ ? teacher_->buffer().kept_within()
-                    : nn::count_teacher(model_) * int64_t(size_of(parameters_.dtype()));
-  for (const nn::Named& f : nn::named_frozen(model_)) all.push_back(*f.tensor);
-  for (const Tensor& t : all) bytes += t.size() * int64_t(size_of(t.dtype()));
-  return bytes;
+// The optimizer's state and the average.
+Tensors Step::own_buffers() const {
+  Tensors out;
+  for (const NamedTensor& t : optimizer_->state()) out.push_back(t.tensor);
+  if (ema_) out.push_back(ema_->average());
+  return out;
 }
 
-void Step::write_weights(const std::function<void()>& f) const {
-  parameters_.meet();
-  if (!parameters_.has_common_values() || group_->rank() == 0) f();
-  parameters_.meet();
+int64_t Step::state_bytes() const {
+  Tensors all = own_buffers();
+  all.push_back(placement_->parameters().gradients());
+  for (const nn::Named& f : nn::named_frozen(model_)) all.push_back(*f.tensor);
+  int64_t bytes = placement_->weight_bytes();
+  for (const Tensor& t : all) bytes += t.size() * int64_t(size_of(t.dtype()));
+  return bytes;
 }
 
 void Step::restart_average() {
@@ -57,12 +37,8 @@ void Step::restart_average() {
 }
 
 std::vector<Tensor> Step::replicated() const {
-  std::vector<Tensor> out;
-  if (!weights_ && !parameters_.has_common_values()) out.push_back(parameters_.values());
-  for (const NamedTensor& t : optimizer_->state())
-    if (!shards_) out.push_back(t.tensor);
+  std::vector<Tensor> out = placement_->replicated(own_buffers());
   if (scale_.dynamic()) out.push_back(scale_.state());
-  if (ema_ && !shards_) out.push_back(ema_->average());
   for (const nn::Named& f : nn::named_frozen(model_)) out.push_back(*f.tensor);
   for (const Tensor& b : buffers()) out.push_back(b);
   return out;
@@ -71,32 +47,14 @@ std::vector<Tensor> Step::replicated() const {
 std::vector<Tensor> Step::buffers() const {
   std::vector<Tensor> out;
   for (const nn::Named& b : nn::named_buffers(model_))
-    if (!teacher_ || !teacher_->followed_by(b.tensor)) out.push_back(b.tensor->detach());
+    if (!placement_->divided(b)) out.push_back(b.tensor->detach());
   return out;
 }
 
-void Step::exchange(const std::function<void()>& f) const {
-  const auto fetch = [this](int64_t which) {
-    return [this, which](size_t, Part part) { return exchange_->get(which, part); };
-  };
-  if (weights_) weights_->fetch_by(fetch(weights_index()));
-  if (teacher_) teacher_->buffer().fetch_by(fetch(weights_index() + 1));
-  if (group_->rank() == 0) f();
-  if (exchange_ && group_->rank() == 0) exchange_->finish();
-  else if (exchange_) exchange_->serve();
-  if (weights_) weights_->fetch_by({});
-  if (teacher_) teacher_->buffer().fetch_by({});
-  parameters_.meet();
-}
-
-// Of the exchange: after the optimizer's state and the average; the teacher's follow.
-int64_t Step::weights_index() const { return int64_t(optimizer_->state().size()) + (ema_ ? 1 : 0); }
-
 std::vector<FileTensor> Step::weights() const {
-  if (!weights_) return file_tensors(weights_of(model_));
-  std::vector<FileTensor> out;
-  for (const FlatParameters::Parameter& p : parameters_.parameters())
-    out.push_back(held(p.name, p, parameters_.own_values(), weights_index()));
+  const Tensor& own = placement_->parameters().own_values();
+  if (!own.defined()) return placement_->all_weights();
+  std::vector<FileTensor> out = files("", own);
   add_buffers(out, {});
   return out;
 }
@@ -112,9 +70,8 @@ void Step::add_buffers(std::vector<FileTensor>& tensors, const Tensors& statisti
   const std::vector<Tensor*> running = nn::running_statistics(model_);
   for (const nn::Named& f : nn::named_frozen(model_)) tensors.push_back(NamedTensor{f.name, in_file_order(*f.tensor)});
   for (const nn::Named& b : nn::named_buffers(model_)) {
-    const FlatParameters::Parameter* const followed = teacher_ ? teacher_->followed_by(b.tensor) : nullptr;
-    if (followed) {
-      tensors.push_back(held(b.name, *followed, teacher_->own(), weights_index() + 1));
+    if (std::optional<FileTensor> divided = placement_->divided(b)) {
+      tensors.push_back(std::move(*divided));
       continue;
     }
     const auto found = statistics.empty() ? running.end() : std::ranges::find(running, b.tensor);
@@ -123,49 +80,25 @@ void Step::add_buffers(std::vector<FileTensor>& tensors, const Tensors& statisti
   }
 }
 
-// Of `state`, a buffer of own elements that the exchange knows as `which`.
-FileTensor Step::held(const std::string& name, const FlatParameters::Parameter& p, const Tensor& state,
-                      int64_t which) const {
-  const Shape& shape = p.node->shape;
-  if (!exchange_) return NamedTensor{name, in_file_order(state.window(shape, contiguous_strides(shape), p.begin))};
-  FileTensor out(name, in_file_order(shape), state.dtype());
-  const auto rows_of = [shape](Part rows) {
-    Shape some = shape;
-    if (some.rank() > 0) some[0] = rows.size();
-    return some;
-  };
-  const auto elements = [begin = p.begin, row = shape.size() / std::max<int64_t>(out.rows(), 1)](Part rows) {
-    return Part{begin + row * rows.begin, begin + row * rows.end};
-  };
-  out.get = [=, this](Part rows) {
-    const Tensor flat = exchange_->get(which, elements(rows));
-    return in_file_order(flat.window(rows_of(rows), contiguous_strides(rows_of(rows))));
-  };
-  out.put = [=, this](Part rows, const Tensor& x) {
-    const Tensor ours(rows_of(rows), x.dtype());
-    copy(in_file_order(ours), x);
-    exchange_->put(which, elements(rows), ours.window({ours.size()}, {1}));
-  };
+// Of each parameter the tensor in a buffer.
+std::vector<FileTensor> Step::files(const std::string& prefix, const Tensor& buffer) const {
+  std::vector<FileTensor> out;
+  for (const FlatParameters::Parameter& p : placement_->parameters().parameters())
+    out.push_back(placement_->file(prefix + p.name, p, buffer));
   return out;
 }
 
 std::vector<FileTensor> Step::state() const {
   std::vector<FileTensor> out;
-  int64_t which = 0;
-  for (const NamedTensor& state : optimizer_->state()) {
-    for (const FlatParameters::Parameter& p : parameters_.parameters())
-      out.push_back(held(concat(state.name, ".", p.name), p, state.tensor, which));
-    ++which;
-  }
+  for (const NamedTensor& state : optimizer_->state())
+    std::ranges::move(files(state.name + ".", state.tensor), std::back_inserter(out));
   if (scale_.dynamic()) out.push_back(NamedTensor{"loss_scale", scale_.state()});
   return out;
 }
 
 std::vector<FileTensor> Step::average() const {
-  std::vector<FileTensor> out;
-  if (!ema_) return out;
-  for (const FlatParameters::Parameter& p : parameters_.parameters())
-    out.push_back(held(p.name, p, ema_->average(), int64_t(optimizer_->state().size())));
+  if (!ema_) return {};
+  std::vector<FileTensor> out = files("", ema_->average());
   add_buffers(out, average_statistics_);
   return out;
 }

@@ -56,7 +56,7 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
   if (result.spread.defined()) spread_ = Readback(result.spread);
   log.add(*p_.step, result, batch->whole, at_.epoch + 1, lr);
   if (p_.crew) log.flush();
-  p_.trace.end(p_.step->reducer(), p_.group);  // may be a collective: the step is counted and logged
+  p_.trace.end(p_.step->placement().reducer(), p_.group);  // may be a collective: the step is counted and logged
   if (p_.group.size() > 1 && tally_.finite())
     add_own_loss(result.own, double(batch->y.size()) / double(std::max<int64_t>(batch->whole, 1)));
   for (const auto& callback : p_.callbacks) callback->after_step(steps(), result);
@@ -119,7 +119,7 @@ Riders Trainer::own_riders(bool stop) const {
 // A rank that is asked to stop leaves the others to go on, if there are enough of them.
 Trainer::Wish Trainer::wish() const {
   if (p_.crew && p_.crew->is_last()) return Wish::stop;
-  const comm::Reducer* const reducer = p_.step->reducer();
+  const comm::Reducer* const reducer = p_.step->placement().reducer();
   const Riders asked = reducer ? reducer->riders() : own_riders(stop_requested());
   if (stops_all(int64_t(asked[kStop]))) return Wish::stop;
   if (asked[kStop] > 0 || asked[kChange] > 0) return Wish::change;
@@ -159,7 +159,7 @@ void Trainer::add_own_loss(const Tensor& own, double share) {
 // Of what an evaluation or a checkpoint gathered.
 void Trainer::skip_traffic() {
   if (p_.task.replicas) travelled_ = p_.task.replicas->traffic().bytes();
-  if (p_.step->reducer()) counted_ = p_.step->traffic();
+  if (p_.step->placement().reducer()) counted_ = p_.step->placement().traffic();
 }
 
 void Trainer::count_traffic() {
@@ -167,8 +167,8 @@ void Trainer::count_traffic() {
     const int64_t now = p_.task.replicas->traffic().bytes();
     at_.traffic.bytes += now - std::exchange(travelled_, now);
   }
-  if (!p_.step->reducer()) return;
-  const comm::Reducer::Totals now = p_.step->traffic();
+  if (!p_.step->placement().reducer()) return;
+  const comm::Reducer::Totals now = p_.step->placement().traffic();
   at_.traffic.bytes += now.bytes - counted_.bytes;
   at_.traffic.seconds += (now.communicating - counted_.communicating).count();
   at_.traffic.exposed += (now.exposed - counted_.exposed).count();
@@ -192,10 +192,10 @@ Metrics Trainer::train_metrics() {
   m.backward_s = at_.seconds.backward, m.optimizer_s = at_.seconds.optimizer;
   m.steps = at_.batch;
   if (p_.task.data.train.is_encoded()) m.loader_images_per_s = loader_images_per_s_;
-  if (p_.step->reducer() || p_.task.replicas) m.comm_bytes = double(at_.traffic.bytes);
+  if (p_.step->placement().reducer() || p_.task.replicas) m.comm_bytes = double(at_.traffic.bytes);
   // On a GPU the host only submits work and cannot time it.
   const bool host_waits = p_.task.device.type == DeviceType::cpu;
-  if (p_.step->reducer() && host_waits) m.comm_s = at_.traffic.seconds, m.exposed_s = at_.traffic.exposed;
+  if (p_.step->placement().reducer() && host_waits) m.comm_s = at_.traffic.seconds, m.exposed_s = at_.traffic.exposed;
   return m;
 }
 
@@ -214,7 +214,7 @@ EvalOptions Trainer::passes(bool progress, bool may_end) const {
   EvalOptions out = p_.evaluation;
   out.progress = progress && leads();
   if (may_end) out.interrupted = stop_requested;
-  out.weights = p_.step->gathered_weights();
+  out.weights = p_.step->placement().gathered_weights();
   return out;
 }
 

@@ -127,7 +127,8 @@ class Trainer {
   void show_progress(Progress& bar) const;
   double seconds_left() const;
   void settle(StepLog& log);  // reads what the device has computed so far, and counts it
-  bool counts_all() const { return p_.crew || p_.step->shares() > 0; }  // each rank counts the samples of all
+  // Whether each rank counts the samples of all.
+  bool counts_all() const { return p_.crew || p_.step->placement().shares() > 0; }
   Tally whole_tally() const;
   Metrics train_metrics();
   void count_traffic();

@@ -77,7 +77,7 @@ void Trainer::restore(const TrainState& state) {
 // unchanged, each resumes at its own position.
 RandomState Trainer::own_random(const TrainState& state) const {
   RandomState own = state.random;
-  if (p_.step->shares() > 0) return own;  // each share has its own
+  if (p_.step->placement().shares() > 0) return own;  // each share has its own
   if (state.counters.size() == size_t(p_.group.size()))
     own.counter = uint64_t(state.counters[size_t(p_.group.rank())]);
   else

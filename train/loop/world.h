@@ -7,7 +7,7 @@
 #include "comm/parallel/data_parallel.h"
 #include "comm/process_group.h"
 #include "train/loop/execution.h"
-#include "train/loop/parallel.h"
+#include "train/strategy/parallel.h"
 
 namespace ringtape {
 

@@ -1,8 +1,13 @@
 #pragma once
+#include <memory>
 #include <span>
 #include <string_view>
 
 namespace ringtape {
+
+class Placement;
+struct PlacementInputs;
+std::unique_ptr<Placement> place_all(const PlacementInputs& in);  // all numbers on each rank
 
 // Of which numbers a rank holds its own part only; each also means those before it.
 enum class Sharded { nothing, state, gradients, weights };
@@ -18,6 +23,8 @@ struct StrategyEntry {
   bool replicas = false;  // a process has one on each of its devices
   Sharded sharded = Sharded::nothing;
   bool within = false;  // some consecutive ranks together have all weights (ParallelOptions::shard_within)
+
+  std::unique_ptr<Placement> (*make)(const PlacementInputs& in) = place_all;  // for several ranks
 
   bool one_device() const { return ranks == Ranks::one && !replicas; }
   bool starts_ranks() const { return ranks == Ranks::each; }

@@ -1,4 +1,4 @@
-#include "train/loop/parallel.h"
+#include "train/strategy/parallel.h"
 
 #include <charconv>
 

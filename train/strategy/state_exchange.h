@@ -17,6 +17,9 @@ class StateExchange {
   // `held`: the same buffers on all ranks. The group and the shards must outlive this.
   StateExchange(comm::ProcessGroup& group, std::vector<Held> held) : group_(group), held_(std::move(held)) {}
 
+  // The number of a buffer.
+  int64_t number_of(const Tensor& own) const;
+
   // On rank 0. Elements [part.begin, part.end) of buffer `which`, from (on the host) or to all ranks.
   Tensor get(int64_t which, Part part);
   void put(int64_t which, Part part, const Tensor& x);

@@ -1,4 +1,6 @@
-#include "train/optim/state_exchange.h"
+#include "train/strategy/state_exchange.h"
+
+#include <algorithm>
 
 #include "kernels/copy.h"
 
@@ -9,6 +11,12 @@ struct StateExchange::Request {
   int64_t which = 0;
   Part part = {};
 };
+
+int64_t StateExchange::number_of(const Tensor& own) const {
+  const auto found = std::ranges::find_if(held_, [&](const Held& h) { return h.own.storage() == own.storage(); });
+  RT_CHECK(found != held_.end(), "a buffer that the exchange does not hold");
+  return found - held_.begin();
+}
 
 // On a GPU a copy may follow a collective that was aborted: its bytes are then worth nothing.
 Tensor StateExchange::on_host(const Tensor& x) const {

@@ -1,4 +1,4 @@
-#include "train/loop/elastic.h"
+#include "train/strategy/elastic.h"
 
 namespace ringtape {
 

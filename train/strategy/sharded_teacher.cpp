@@ -1,4 +1,4 @@
-#include "train/optim/sharded_teacher.h"
+#include "train/strategy/sharded_teacher.h"
 
 #include <algorithm>
 

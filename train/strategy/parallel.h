@@ -1,6 +1,6 @@
 #pragma once
 #include "comm/parallel/reducer.h"
-#include "train/loop/elastic.h"
+#include "train/strategy/elastic.h"
 #include "train/strategy/strategies.h"
 
 namespace ringtape {
