@@ -80,8 +80,8 @@ Splits load_imagefolder(const DataRequest& request) {
   lists.train = std::move(train.images);
   if (at.test.empty() && !lister.flat()) {
     if (!at.divided()) hold_out_test_images(lists.train, lists.test);
-    RT_CHECK_AS(FormatError, lists.test.size() > 0 || !request.labels, at.root, ": no class has ", kEachTest,
-                " images, of which the last would be a test image; use train/CLASS and test/CLASS", hint);
+    RT_CHECK_AS(FormatError, lists.test.size() > 0 || !request.labels, at.root,
+                ": no class has two images, of which one would be a test image; use train/CLASS and test/CLASS", hint);
   }
   if (!lists.test.images) lists.test = chosen(lists.train, {});
   lister.say();

@@ -27,7 +27,7 @@ void visit(Fields& f, SplitFolderOptions& o) {
   folder("val-dir", o.val, "folder of the validation images",
          "val, valid, validation or dev if there is also test, else --val-size of the training images");
   folder("test-dir", o.test, "folder of the test images",
-         "test or testing, else that of --val-dir, else every tenth training image");
+         "test or testing, else that of --val-dir, else every tenth training image, at least one of a class");
 }
 
 Split split_of(const std::string& word) {
@@ -125,10 +125,14 @@ void check_test_folder(const SplitFolders& at, bool labels) {
 }
 
 void hold_out_test_images(LabelledImages& train, LabelledImages& test) {
+  constexpr int64_t kEachTest = 10;
   std::vector<int64_t> kept, held;
-  std::map<int64_t, int64_t> number;  // of the images of each class so far
-  for (int64_t i = 0; i < train.size(); ++i)
-    (++number[train.labels[size_t(i)]] % kEachTest == 0 ? held : kept).push_back(i);
+  std::map<int64_t, int64_t> size, number;  // of each class; of its images so far
+  for (const int64_t label : train.labels) ++size[label];
+  for (int64_t i = 0; i < train.size(); ++i) {
+    const int64_t label = train.labels[size_t(i)], each = std::clamp<int64_t>(size[label], 2, kEachTest);
+    (++number[label] % each == 0 ? held : kept).push_back(i);
+  }
   test = chosen(train, held), train = chosen(train, kept);
 }
 

@@ -34,8 +34,7 @@ void check_class_folders(const std::string& root);
 // Throws IoError if splits have their own folders, labels are needed, and there is none for the test images.
 void check_test_folder(const SplitFolders& at, bool labels);
 
-// Moves every tenth image of each class to the test images.
-inline constexpr int64_t kEachTest = 10;
+// Moves every tenth image of each class to the test images, and the last one of a class of 2 to 9.
 void hold_out_test_images(LabelledImages& train, LabelledImages& test);
 
 }  // namespace ringtape
