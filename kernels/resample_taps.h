@@ -24,15 +24,15 @@ struct ScaledAxis {
 };
 
 // PIL's resampling of 8-bit images along one axis. Pixel i of the output is a weighted sum of pixels [first, end) of
-// the input. With the larger of an input and an output pixel as the unit, the weights form a triangle around its centre,
-// or Keys' cubic with a = -1/2, which is negative from 1 to 2. PIL's weights are f64, rounded to 2^-kTapBits; this
-// integer computation gives the same. Distances are in units of 1 / (2 to).
+// the input. With the larger of an input and an output pixel as the unit, the weights form a triangle around its
+// centre, or Keys' cubic with a = -1/2, which is negative from 1 to 2. PIL's weights are f64, rounded to 2^-kTapBits;
+// this integer computation gives the same. Distances are in units of 1 / (2 to).
 inline constexpr int kTapBits = 22;
 struct Taps {
   int64_t first, end, sum;
 };
 RT_HD inline int64_t unit_of(const ScaledAxis& a) { return 2 * greater(a.from, a.to * a.by); }
-RT_HD inline int64_t reach(const ScaledAxis& a) { return a.how == Interpolation::bicubic ? 2 * unit_of(a) : unit_of(a); }
+RT_HD inline int64_t reach(const ScaledAxis& a) { return (a.how == Interpolation::bicubic ? 2 : 1) * unit_of(a); }
 RT_HD inline int64_t most_taps(const ScaledAxis& a) { return (reach(a) + a.to * a.by - 1) / (a.to * a.by); }
 RT_HD inline int64_t tap(const ScaledAxis& a, int64_t i, int64_t x) {
   const int64_t away = a.to * ((2 * x + 1) * a.by - 2 * a.before) - (2 * i + 1) * a.from, d = away < 0 ? -away : away;

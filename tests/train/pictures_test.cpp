@@ -119,7 +119,8 @@ TEST(Pictures, MiddlesAreThoseOfTorchvision) {
     for (const auto& [shorter, side] : all)
       for (const char* how : {"", " bicubic"}) {
         const Interpolation interpolation = *how ? kBicubic : kBilinear;
-        const Image image = decode_image_as(file, name, {side, side}, {.resize = shorter, .interpolation = interpolation});
+        const Image image =
+            decode_image_as(file, name, {side, side}, {.resize = shorter, .interpolation = interpolation});
         const std::string_view want = bytes_of(pictures()[concat(name, "/", shorter, " to ", side, how)]);
         ASSERT_EQ(image.rgb, std::vector<uint8_t>(want.begin(), want.end())) << shorter << " to " << side << how;
       }

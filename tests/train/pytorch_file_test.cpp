@@ -137,7 +137,7 @@ TEST_F(PyTorchFileTest, ASetOfWeightsIsChosen) {
 TEST_F(PyTorchFileTest, WhatIsNoSetOfWeightsIsNamed) {
   const auto refused = [&](const char* name) { return message_of<FormatError>([&] { read(kFiles + name); }); };
   EXPECT_MENTIONS(refused("several.pth"),
-                  "several.pth: has several sets of weights ('student', 'teacher'); choose one with --weights-key NAME");
+                  "several.pth: has several sets of weights ('student', 'teacher'); choose one with --weights-key");
   EXPECT_MENTIONS(refused("none.pth"), "none.pth: has no state_dict, only 'epoch', 'args'");
   EXPECT_MENTIONS(refused("quantized.pth"), "tensor 'x' is none of plain numbers (torch._utils._rebuild_qtensor)");
   EXPECT_MENTIONS(refused("short.pth"), "tensor 'x' is of torch.ShortStorage; known are torch.FloatStorage");

@@ -82,7 +82,7 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
         others == 0 ? ""
                     : concat(" (its own has ", others == d.train.classes ? "other" : with_commas(others), " classes)"),
         left_out.empty() ? "" : concat("; not used: ", printable(left_out)),
-        own ? "" : concat("; does not say how its images were normalised, these are by ", normalisation_text(d.train))));
+        own ? "" : concat("; says nothing of its images' normalisation, these are by ", normalisation_text(d.train))));
   }
   if (world.size() > 1) {
     const Part most = part_of(o.trainer.batch_size, world.size(), 0),

@@ -144,7 +144,7 @@ class BackboneLoader {
     else if (found.prefix.empty())
       check_none(path_, found.rest);
     for (const std::string& set : header.beside)
-      out.left_out += concat(out.left_out.empty() ? "" : ", ", set, " (another set of weights: --weights-key ", set, ")");
+      out.left_out += concat(out.left_out.empty() ? "" : ", ", set, " (another set: --weights-key ", set, ")");
     return out;
   }
   bool wants(const std::string& name) const { return into_.contains(name); }
