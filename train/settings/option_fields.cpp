@@ -49,7 +49,8 @@ void visit_model(OptionWalk& f, TrainOptions& o) {
      .unit = "NAME",
      .automatic = "in a checkpoint the average, in other files the likeliest",
      .may_change = true,
-     .evaluates = true});
+     .evaluates = true,
+     .with_labels = true});
   visit_components(f, {.title = "Model", .in_step = true}, "model", o.model, {model_of(o)});
 }
 
