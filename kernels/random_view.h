@@ -2,6 +2,7 @@
 #include "core/random.h"
 #include "kernels/augment.h"
 #include "kernels/kernel.h"
+#include "kernels/resample_taps.h"
 
 namespace ringtape {
 
@@ -13,7 +14,7 @@ namespace ringtape {
 struct ViewAugmentation {
   double crop_low = 0.08,
          crop_high = 1;  // a crop with this share of the area, 0 < low <= high <= 1, and an aspect ratio of 3:4 to 4:3
-                         // (uniform in the logarithm), resized to the view: bilinear, antialiased
+                         // (uniform in the logarithm), resized to the view, antialiased
   double flip = 0.5;                      // probability of a horizontal flip
   double jitter = 0.8;                    // probability of the next four, in random order
   double brightness = 0.4, contrast = 0.4, saturation = 0.4;  // x <= 100: factor in [max(0, 1 - x), 1 + x]
@@ -46,6 +47,7 @@ struct RandomViewParams {
   uint64_t flip = 0, jitter = 0, gray = 0, blur = 0, solarize = 0;  // in units of 2^-32
   uint64_t seed = 0, stream = 0;
   bool gathered = false;
+  Interpolation how = Interpolation::bilinear;  // by which crops are resized
   bool whole = false;  // the crop is the whole image: the images have been cropped before. The other choices stay
 };
 

@@ -16,6 +16,7 @@ constexpr int64_t kViewElementsAThread = 8 * 1024;
 
 struct ViewFrame {
   int64_t height, width, channels, out_height, out_width;
+  Interpolation how;
   int64_t image() const { return height * width * channels; }
   int64_t out_pixels() const { return out_height * out_width; }
 };
@@ -33,8 +34,9 @@ struct Workspace {
 // Crops the image, resizes the crop to the view and calls use(row, bytes) for each row of it, (OW, C).
 template <class F>
 void crop(Workspace& w, const uint8_t* image, const ViewFrame& f, const RandomView& v, F&& use) {
+  const auto axis = [&f](int64_t from, int64_t to) { return ScaledAxis{.from = from, .to = to, .how = f.how}; };
   w.resampler.begin(image + (v.top * f.width + v.left) * f.channels, f.width * f.channels, f.channels,
-                    {{v.height, f.out_height}, 0, f.out_height}, {{v.width, f.out_width}, 0, f.out_width});
+                    {axis(v.height, f.out_height), 0, f.out_height}, {axis(v.width, f.out_width), 0, f.out_width});
   for (int64_t row = 0; row < f.out_height; ++row) {
     w.resampler.row(row, w.line.data());
     use(row, w.line.data());
@@ -179,7 +181,7 @@ void make_view(T* y, const uint8_t* image, const ViewFrame& f, const RandomView&
 
 template <class T>
 void random_view_as(const View& y, const View& images, const View& index, const T* table, const RandomViewParams& p) {
-  const ViewFrame f{images.dims[1], images.dims[2], images.dims[3], y.dims[1], y.dims[2]};
+  const ViewFrame f{images.dims[1], images.dims[2], images.dims[3], y.dims[1], y.dims[2], p.how};
   const int64_t elements = f.channels * f.out_pixels();
   parallel_for(y.dims[0], kViewElementsAThread / std::max<int64_t>(elements, 1), [&](int64_t begin, int64_t end) {
     Workspace w;

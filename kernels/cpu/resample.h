@@ -140,7 +140,7 @@ int64_t resample_wide_rows(uint8_t* y, const uint8_t* const* rows, const int32_t
       const bool two = k + 1 < count;
       const int32_t w0 = w[k], w1 = two ? w[k + 1] : 0;
       const __m256i low_pair = _mm256_set1_epi32((w0 & kLow) | (w1 & kLow) << 16),
-                    high_pair = _mm256_set1_epi32(w0 >> ResampledAxis::kLowBits |
+                    high_pair = _mm256_set1_epi32((w0 >> ResampledAxis::kLowBits & 0xffff) |
                                                   w1 >> ResampledAxis::kLowBits << 16);
       const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows[k] + i)),
                     b = two ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows[k + 1] + i)) : zero;

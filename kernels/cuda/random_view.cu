@@ -13,7 +13,9 @@ constexpr size_t kStaticBytes = 1024;  // of shared memory, maximum: the drawn v
 
 struct Frame {
   int height, width, channels, out_height, out_width;
+  Interpolation how;
   int column_taps, row_taps;  // of the largest possible crop
+  __host__ __device__ ScaledAxis axis(int64_t from, int64_t to) const { return {from, to, 1, 0, how}; }
   __host__ __device__ int out_pixels() const { return out_height * out_width; }
 };
 
@@ -57,12 +59,12 @@ __device__ Shared divided(unsigned char* bytes, const Frame& f) {
 
 // All threads of the block call every function below, under uniform conditions.
 
-__device__ void prepare(const Axis& a, int64_t from, int to) {
-  for (int i = int(threadIdx.x); i < to; i += kThreads) {
-    const Taps t = taps_of({from, to}, i);
+__device__ void prepare(const Axis& a, const ScaledAxis& scaled) {
+  for (int i = int(threadIdx.x); i < scaled.to; i += kThreads) {
+    const Taps t = taps_of(scaled, i);
     a.first[i] = int32_t(t.first);
     a.count[i] = int32_t(t.end - t.first);
-    for (int64_t x = t.first; x < t.end; ++x) a.weights[i * a.stride + int(x - t.first)] = weight(t, {from, to}, i, x);
+    for (int64_t x = t.first; x < t.end; ++x) a.weights[i * a.stride + int(x - t.first)] = weight(t, scaled, i, x);
   }
 }
 
@@ -171,8 +173,8 @@ __global__ void __launch_bounds__(kThreads)
     if (threadIdx.x == 0) drawn[0] = draw_view(p, sample, f.height, f.width);
     __syncthreads();
     const RandomView& v = drawn[0];
-    prepare(s.columns, v.width, f.out_width);
-    prepare(s.rows, v.height, f.out_height);
+    prepare(s.columns, f.axis(v.width, f.out_width));
+    prepare(s.rows, f.axis(v.height, f.out_height));
     __syncthreads();
     crop(s, images + (p.gathered ? b : sample) * f.height * f.width * f.channels, f, v);
     if (v.jitter) jitter(s.planes, f.out_pixels(), v);
@@ -196,9 +198,10 @@ void random_view_as(const View& y, const View& images, const View& index, const 
                     const RandomViewParams& p) {
   constexpr int kWide = 16 / sizeof(T);
   const auto side = [](int64_t n) { return int(n); };
-  Frame f{side(images.dims[1]), side(images.dims[2]), side(images.dims[3]), side(y.dims[1]), side(y.dims[2]), 0, 0};
-  f.column_taps = int(most_taps({f.width, f.out_width}));
-  f.row_taps = int(most_taps({f.height, f.out_height}));
+  Frame f{side(images.dims[1]), side(images.dims[2]), side(images.dims[3]), side(y.dims[1]), side(y.dims[2]), p.how,
+          0, 0};
+  f.column_taps = int(most_taps(f.axis(f.width, f.out_width)));
+  f.row_taps = int(most_taps(f.axis(f.height, f.out_height)));
   const int64_t batch = y.dims[0];
   const size_t bytes = shared_bytes(f), most = size_t(properties(y.device.index).shared_bytes_per_block) - kStaticBytes;
   const bool in_shared = bytes <= most;

@@ -16,7 +16,8 @@ inline void drive_image(std::string_view input) {
     const Image image = read_image(file.path());
     require(int64_t(image.rgb.size()) == image.size.height * image.size.width * 3 && image.size == size);
     require(resized_and_cropped(image, kSide).size == ImageSize{kSide, kSide});
-    require(read_image_as(file.path(), {kSide, kSide}).size == ImageSize{kSide, kSide});
+    for (const ImageReading& how : {ImageReading(), {.resize = 40, .interpolation = Interpolation::bicubic}})
+      require(read_image_as(file.path(), {kSide, kSide}, how).size == ImageSize{kSide, kSide});
   });
   read_or_refuse([&] {
     const std::string content(input);
@@ -26,10 +27,11 @@ inline void drive_image(std::string_view input) {
     EncodedImage image(content, "part");
     const ImagePart part{height / 3, width / 4, (height + 1) / 2, (width + 1) / 2};
     std::vector<uint8_t> got(3 * kSide * kSide), want(got);
-    const ImageCrop crop{part, {kSide, kSide}, got.data()};
+    ImageCrop crop{.part = part, .size = {kSide, kSide}, .to = got.data(), .how = Interpolation(input.size() % 2)};
     if (part.height >= 4 * kSide && part.width >= 4 * kSide) return;  // of a reduced image
     image.crop({&crop, 1});
-    resize_part(whole, {part, crop.size, want.data()});
+    crop.to = want.data();
+    resize_part(whole, crop);
     require(got == want);
   });
 }

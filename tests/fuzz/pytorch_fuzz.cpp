@@ -9,6 +9,8 @@ using namespace ringtape::test;
 
 RT_FUZZ_TARGET(input) {
   const MemoryFile file(input);
+  for (const char* set : {"state_dict_ema", "teacher", "model"})
+    read_or_refuse([&] { PyTorchFile chosen(file.path(), set); });
   read_or_refuse([&] {
     PyTorchFile in(file.path());
     std::vector<NamedTensor> tensors;

@@ -217,27 +217,39 @@ TEST(RandomView, HueIsPilsOnAllSides) {
   EXPECT_EQ(different, 0);
 }
 
+// PIL's filters.
+double triangle(double x) { return std::max(0.0, 1 - std::abs(x)); }
+double cubic(double x) {
+  constexpr double a = -0.5;
+  x = std::abs(x);
+  return x < 1 ? ((a + 2) * x - (a + 3)) * x * x + 1 : x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+
 // PIL's weights: f64, then rounded.
 TEST(RandomView, WeightsArePils) {
-  for (int64_t to : {1, 5, 32, 33})
-    for (int64_t from = 1; from <= 80; ++from) {
-      const double scale = double(from) / double(to), reach = std::max(scale, 1.0);
-      for (int64_t i = 0; i < to; ++i) {
-        const double centre = (double(i) + 0.5) * scale;
-        const auto triangle = [&](int64_t x) {
-          return std::max(0.0, 1 - std::abs((double(x) + 0.5 - centre) / reach));
-        };
-        double sum = 0;
-        for (int64_t x = 0; x < from; ++x) sum += triangle(x);
-        const Taps t = taps_of({from, to}, i);
-        ASSERT_LE(t.end - t.first, most_taps({from, to}));
-        for (int64_t x = 0; x < from; ++x) {
-          const int32_t got = x >= t.first && x < t.end ? weight(t, {from, to}, i, x) : 0;
-          ASSERT_EQ(got, int32_t(0.5 + triangle(x) / sum * (1 << kTapBits)))
-              << from << " to " << to << ", pixel " << i << " from " << x;
+  for (const Interpolation how : {Interpolation::bilinear, Interpolation::bicubic})
+    for (int64_t to : {1, 5, 32, 33})
+      for (int64_t from = 1; from <= 80; ++from) {
+        const ScaledAxis axis{.from = from, .to = to, .how = how};
+        const double scale = double(from) / double(to), reach = std::max(scale, 1.0);
+        for (int64_t i = 0; i < to; ++i) {
+          const double centre = (double(i) + 0.5) * scale;
+          const auto filter = [&](int64_t x) {
+            const double away = (double(x) + 0.5 - centre) / reach;
+            return how == Interpolation::bicubic ? cubic(away) : triangle(away);
+          };
+          double sum = 0;
+          for (int64_t x = 0; x < from; ++x) sum += filter(x);
+          const Taps t = taps_of(axis, i);
+          ASSERT_LE(t.end - t.first, most_taps(axis));
+          for (int64_t x = 0; x < from; ++x) {
+            const int32_t got = x >= t.first && x < t.end ? weight(t, axis, i, x) : 0;
+            const double want = filter(x) / sum * (1 << kTapBits);
+            ASSERT_EQ(got, int32_t(want + (want < 0 ? -0.5 : 0.5)))
+                << from << " to " << to << ", pixel " << i << " from " << x << ", filter " << int(how);
+          }
         }
       }
-    }
 }
 
 TEST(RandomView, AGaussianIsOne) {

@@ -42,10 +42,26 @@ TEST_F(AveragedModelTest, IsTheSameOnAllRanks) {
   }
 }
 
-TEST_F(AveragedModelTest, ThatIsStillWhatItBeganWithIsNoted) {
-  train("--epochs 1 --ema 0.999 --run short");
+TEST_F(AveragedModelTest, ThatIsStillWhatItBeganWithIsNotedOnce) {
+  train("--epochs 1 --ema 0.999 --run short --max-steps 23");
   EXPECT_MENTIONS(file("err"), "--ema 0.999: after 23 steps 98 % of the average are still the weights at the start; "
                                "with --ema 0.88 it is 5 %");
+  ASSERT_EQ(run("train --run short --resume --max-steps 0 --epochs 2"), 0);
+  EXPECT_EQ(file("err"), "");
+}
+
+// By --weights-key, of a run and of a checkpoint.
+TEST_F(AveragedModelTest, IsChosenOrTheWeightsOfTheTraining) {
+  train("--epochs 1 --ema 0.9 --run whole");
+  train("--epochs 1 --run raw");
+  for (const std::string what : {"runs/whole", "runs/whole/checkpoints/last"})
+    for (const auto& [key, from] : {std::pair{"model", "raw"}, {"ema", "whole"}}) {
+      ASSERT_EQ(run(concat("export ", what, " --out x.safetensors --weights-key ", key)), 0) << file("err");
+      EXPECT_EQ(file("x.safetensors"), file(concat("runs/", from, "/exported/model.safetensors"))) << what << key;
+    }
+  EXPECT_EQ(top1("runs/whole --weights-key model"), top1("runs/raw"));
+  EXPECT_MENTIONS(refused("evaluate raw --weights-key ema"), "checkpoints/last/ema.safetensors; only trainings with");
+  EXPECT_MENTIONS(refused("evaluate whole --weights-key raw"), "last has `model`, and with --ema also `ema`");
 }
 
 }  // namespace

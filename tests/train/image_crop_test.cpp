@@ -31,9 +31,9 @@ Image cropped(EncodedImage& image, const ImagePart& part, ImageSize size) {
   image.crop({&crop, 1});
   return out;
 }
-Image resized_part(const Image& image, const ImagePart& part, ImageSize size) {
+Image resized_part(const Image& image, const ImagePart& part, ImageSize size, Interpolation how = {}) {
   Image out{size, std::vector<uint8_t>(size_t(3 * size.height * size.width))};
-  resize_part(image, {part, size, out.rgb.data()});
+  resize_part(image, {.part = part, .size = size, .to = out.rgb.data(), .how = how});
   return out;
 }
 
@@ -46,9 +46,10 @@ ImagePart any_part(std::mt19937& draw, ImageSize size) {
 }
 
 // One axis after the other, columns first, by the definition. A pixel stands for by x by.
-Image plainly_resized(const Image& image, const ImagePart& part, ImageSize size, int64_t by = 1) {
-  const ScaledAxis rows{part.height, size.height, by, part.top % by},
-      columns{part.width, size.width, by, part.left % by};
+Image plainly_resized(const Image& image, const ImagePart& part, ImageSize size, int64_t by = 1,
+                      Interpolation how = {}) {
+  const ScaledAxis rows{part.height, size.height, by, part.top % by, how},
+      columns{part.width, size.width, by, part.left % by, how};
   Image narrow{{rows.pixels(), size.width}, {}}, out{size, {}};
   for (int64_t y = 0; y < rows.pixels(); ++y)
     for (int64_t i = 0; i < size.width; ++i)
@@ -86,11 +87,13 @@ TEST(ImageCrop, ResizingIsTheDefinition) {
         ImagePart part = i == 0 ? ImagePart{0, 0, size.height, size.width} : any_part(draw, size);
         if (i >= 6 && to.height <= size.height) part.top = size.height - to.height, part.height = to.height;
         if (i == 7 && to.width <= size.width) part.left = 0, part.width = to.width;
-        const Image want = plainly_resized(image, part, to);
-        test::with_every_isa([&] {
-          ASSERT_EQ(resized_part(image, part, to).rgb, want.rgb)
-              << part.height << " x " << part.width << " to " << to.height << " x " << to.width;
-        });
+        for (const Interpolation how : {Interpolation::bilinear, Interpolation::bicubic}) {
+          const Image want = plainly_resized(image, part, to, 1, how);
+          test::with_every_isa([&] {
+            ASSERT_EQ(resized_part(image, part, to, how).rgb, want.rgb)
+                << part.height << " x " << part.width << " to " << to.height << " x " << to.width << ", " << int(how);
+          });
+        }
       }
   }
 }

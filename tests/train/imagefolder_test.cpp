@@ -166,6 +166,56 @@ TEST_F(ImageFolderTest, WhatIsNotReadIsCountedAndSaid) {
 }
 
 // Small files can ask for much memory.
+// Small copies of sets as they are published: the right classes, or one line that says how to get them.
+TEST_F(ImageFolderTest, PublishedSetsHaveTheirClassesOrAreRefused) {
+  const auto images = [this](const std::string& folder, const std::string& begin, int count) {
+    for (int i = 0; i < count; ++i) picture(concat(folder, "/", begin, i, ".jpg"), int(begin.size()) % 2, i);
+  };
+  const auto sorted = [&](const std::string& folder, const std::vector<std::string>& classes, const char* within = "") {
+    for (const std::string& name : classes) images(concat(folder, "/", name, within), name.substr(0, 2), 12);
+  };
+  const auto classes = [&](const std::string& folder) {
+    train(concat("--image-size 8 --overwrite --run r --data-dir ", folder));
+    const std::string line = file("out").substr(file("out").find("data  "));
+    return line.substr(line.find(" test images"), line.find('\n') - line.find(" test images"));
+  };
+  const auto message = [&](const std::string& folder) {
+    return refused(concat("train --data imagefolder --data-dir ", folder), 1);
+  };
+  // Cats and dogs, as Kaggle and as Microsoft have them.
+  images("dogs/train", "cat.", 6), images("dogs/train", "dog.", 6), images("dogs/test1", "", 4);
+  EXPECT_MENTIONS(message("dogs"), "dogs/train holds images");
+  EXPECT_MENTIONS(file("err"), "expected train/CLASS/IMAGE with test/ or val/ next to train/, or CLASS/IMAGE");
+  sorted("asirra/PetImages", {"Cat", "Dog"});
+  write_file((folder_ / "asirra/PetImages/Cat/Thumbs.db").string(), "");
+  EXPECT_MENTIONS(message("asirra"), "asirra: has only 'PetImages', with 'Cat' and 'Dog' in it; use --data-dir ");
+  EXPECT_MENTIONS(file("err"), "asirra/PetImages\n");
+  EXPECT_MENTIONS(classes("asirra/PetImages"), "2 classes (Cat, Dog)");
+  // Oxford's pets.
+  images("pets/images", "Abyssinian_", 6), images("pets/annotations/trimaps", "Abyssinian_", 6);
+  EXPECT_MENTIONS(message("pets"), "'annotations' and 'images', which look like parts of a data set, not like classes");
+  // Brain tumours, one of many with these names.
+  for (const char* split : {"Training", "Testing"}) sorted(concat("tumours/", split), {"glioma", "notumor"});
+  EXPECT_MENTIONS(classes("tumours"), "2 classes (glioma, notumor)");
+  // Roboflow's exports, of classes and of boxes.
+  for (const char* split : {"train", "valid", "test"})
+    sorted(concat("flow/", split), {"cat", "dog"}), sorted(concat("boxes/", split), {"images", "labels"});
+  write_file((folder_ / "flow/README.roboflow.txt").string(), "");
+  EXPECT_MENTIONS(classes("flow"), "2 classes (cat, dog)");
+  EXPECT_MENTIONS(message("boxes"), "train: has only 'images' and 'labels', which look like parts of a data set");
+  // ImageNet, its validation images in one folder; Tiny ImageNet.
+  sorted("imagenet/Data/CLS-LOC/train", {"n01440764", "n01443537"});
+  images("imagenet/Data/CLS-LOC/val", "ILSVRC2012_val_0000000", 4);
+  EXPECT_MENTIONS(message("imagenet"), "imagenet: has only 'Data', with 'train' and 'val' in it; use --data-dir ");
+  EXPECT_MENTIONS(file("err"), "imagenet/Data/CLS-LOC\n");
+  EXPECT_MENTIONS(message("imagenet/Data/CLS-LOC"),
+                  "in folders of classes; sort them into such, or train without them: --data-dir ");
+  EXPECT_MENTIONS(classes("imagenet/Data/CLS-LOC/train"), "2 classes (n01440764, n01443537)");
+  sorted("tiny/train", {"n01443537", "n01629819"}, "/images"), images("tiny/val/images", "val_", 4);
+  EXPECT_MENTIONS(message("tiny"), "tiny/val: has only 'images', which look like parts of a data set");
+  EXPECT_MENTIONS(classes("tiny/train"), "2 classes (n01443537, n01629819)");
+}
+
 TEST_F(ImageFolderTest, HugeImagesNeedAChosenSize) {
   constexpr int kSide = 8000;
   const std::vector<uint8_t> grey(size_t(kSide) * kSide, 77);

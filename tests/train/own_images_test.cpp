@@ -188,13 +188,14 @@ TEST_F(OwnImagesTest, ClassesAreNamed) {
   EXPECT_MENTIONS(file("err"), "set: has one class, 'other', so every prediction will be right");
 }
 
-TEST_F(OwnImagesTest, ClassesWithoutTestImagesAreNoted) {
-  const std::pair<const char*, int> kinds[] = {{"akiec", 9}, {"bcc", 25}, {"melanoma", 8}, {"nevus", 30}};
+TEST_F(OwnImagesTest, RareClassesHaveATestImageOrAreNoted) {
+  const std::pair<const char*, int> kinds[] = {{"akiec", 9}, {"bcc", 25}, {"melanoma", 2}, {"nevus", 30}, {"vasc", 1}};
   for (const auto& [kind, count] : kinds)
     for (int i = 0; i < count; ++i) picture(concat("skin/", kind, "/", 10 + i, ".png"), 0, i);
   const Json info = result_of("data info imagefolder --data-dir skin");
+  EXPECT_EQ(info["test"]["images"], 1 + 2 + 1 + 3);
   ASSERT_EQ(info["notes"].size(), 1u);
-  EXPECT_MENTIONS(info["notes"][0].get<std::string>(), "skin: no test images of 2 of 4 classes: 'akiec', 'melanoma'");
+  EXPECT_MENTIONS(info["notes"][0].get<std::string>(), "skin: no test images of 1 of 5 classes: 'vasc'");
 }
 
 // Stored lying, 4 x 2 pixels, left half dark; to be seen upright, with the dark half above or below.
@@ -231,7 +232,7 @@ TEST_F(OwnImagesTest, ImagesThatAreNotUprightAreCountedAndTurnedIfWanted) {
 TEST_F(OwnImagesTest, MiddlesOfScaledImagesAreTheSameEverywhere) {
   for (const char* split : {"train", "test"})
     for (int i = 0; i < 8; ++i) picture(concat("set/", split, "/", i % 2 ? "a" : "b", "/", i, ".png"), i % 2, i, 1, 20);
-  const std::string of_set = " --data imagefolder --data-dir set --image-size 8 --resize 12 ";
+  const std::string of_set = " --data imagefolder --data-dir set --image-size 8 --resize 12 --interpolation bicubic ";
   std::vector<std::string> predicted;
   for (const std::string store : {"memory", "disk", "files"}) {
     ASSERT_EQ(run(concat("train --model mlp --hidden 4 --batch-size 4 --epochs 1 --threads 1 --run ", store, of_set,
@@ -245,7 +246,9 @@ TEST_F(OwnImagesTest, MiddlesOfScaledImagesAreTheSameEverywhere) {
   EXPECT_EQ(file("memory.npy"), file("disk.npy"));
   EXPECT_EQ(predicted[0], predicted[2]);
   EXPECT_MENTIONS(file("runs/memory/data.json"), "\"scaled\": 12");
-  EXPECT_MENTIONS(file("runs/memory/exported/README.md"), "of Resize(12), CenterCrop(8)");
+  EXPECT_MENTIONS(file("runs/memory/data.json"), "\"filter\": \"bicubic\"");
+  EXPECT_MENTIONS(file("runs/memory/exported/README.md"),
+                  "of Resize(12, InterpolationMode.BICUBIC), CenterCrop(8)");
   EXPECT_MENTIONS(refused("data info imagefolder --data-dir set --image-size 8 --resize 7"),
                   "--resize 7: expected an --image-size of at most that");
   EXPECT_MENTIONS(refused("data info imagefolder --data-dir set --resize 7"), "--resize 7: expected an --image-size");

@@ -8,6 +8,7 @@
 namespace ringtape {
 namespace {
 
+constexpr Interpolation kBilinear = Interpolation::bilinear, kBicubic = Interpolation::bicubic;
 const std::string kFixtures = RINGTAPE_SOURCE_DIR "/tests/fixtures/";
 
 std::string_view bytes_of(const Tensor& x) {
@@ -96,9 +97,10 @@ TEST(Pictures, ImagesAreTurnedOnlyIfWanted) {
 // JPEGs are decoded to a half or less, so not to the level.
 TEST(Pictures, JpegsAreScaledAsByTorchvision) {
   const int number = each_picture("scaled", [](const std::string& name, std::string_view file) {
-    for (const int64_t side : {32, 48, 64}) {
-      const Image image = decode_image_as(file, name, {side, side});
-      const uint8_t* const want = pictures()[concat(name, "/", side)].data<uint8_t>();
+    for (const auto& [side, how] : {std::pair{32, kBilinear}, {48, kBilinear}, {64, kBilinear}, {48, kBicubic}}) {
+      const Image image = decode_image_as(file, name, {side, side}, {.interpolation = how});
+      const uint8_t* const want =
+          pictures()[concat(name, "/", side, how == kBicubic ? " bicubic" : "")].data<uint8_t>();
       double sum = 0;
       for (size_t i = 0; i < image.rgb.size(); ++i) {
         const int apart = std::abs(image.rgb[i] - want[i]);
@@ -114,11 +116,14 @@ TEST(Pictures, JpegsAreScaledAsByTorchvision) {
 TEST(Pictures, MiddlesAreThoseOfTorchvision) {
   const std::pair<int64_t, int64_t> all[] = {{24, 24}, {24, 21}, {32, 28}, {41, 41}, {41, 24}};
   const int number = each_picture("middle", [&all](const std::string& name, std::string_view file) {
-    for (const auto& [shorter, side] : all) {
-      const Image image = decode_image_as(file, name, {side, side}, {.resize = shorter});
-      const std::string_view want = bytes_of(pictures()[concat(name, "/", shorter, " to ", side)]);
-      ASSERT_EQ(image.rgb, std::vector<uint8_t>(want.begin(), want.end())) << shorter << " to " << side;
-    }
+    for (const auto& [shorter, side] : all)
+      for (const char* how : {"", " bicubic"}) {
+        const Interpolation interpolation = *how ? kBicubic : kBilinear;
+        const Image image =
+            decode_image_as(file, name, {side, side}, {.resize = shorter, .interpolation = interpolation});
+        const std::string_view want = bytes_of(pictures()[concat(name, "/", shorter, " to ", side, how)]);
+        ASSERT_EQ(image.rgb, std::vector<uint8_t>(want.begin(), want.end())) << shorter << " to " << side << how;
+      }
   });
   EXPECT_EQ(number, 4);
 }

@@ -114,10 +114,30 @@ TEST_F(PyTorchFileTest, OtherSetsOfWeightsAreNamed) {
   EXPECT_TRUE(PyTorchFile(kFiles + "checkpoint.ckpt").header().beside.empty());
 }
 
+// Members by name, or tensors whose names begin with it; the averages of the fixtures are greater by 1.
+TEST_F(PyTorchFileTest, ASetOfWeightsIsChosen) {
+  const auto bias = [](const std::string& file, const std::string& set) {
+    PyTorchFile in(kFiles + file, set);
+    EXPECT_TRUE(set.empty() || in.header().beside.empty());
+    const std::vector<TensorEntry>& all = in.header().tensors;
+    const auto found = std::ranges::find_if(all, [](const TensorEntry& t) { return t.name.ends_with("fc.bias"); });
+    return values(in.read(size_t(found - all.begin())))[0];
+  };
+  EXPECT_EQ(bias("average.pth", ""), 1);
+  EXPECT_EQ(bias("average.pth", "state_dict"), 1);
+  EXPECT_EQ(bias("average.pth", "state_dict_ema"), 2);
+  EXPECT_EQ(bias("several.pth", "student"), 1);
+  EXPECT_EQ(bias("several.pth", "teacher"), 2);
+  EXPECT_EQ(bias("nested.pth", "model"), 1);
+  EXPECT_EQ(bias("checkpoint.ckpt", "model"), 1);
+  EXPECT_MENTIONS(message_of<FormatError>([&] { bias("average.pth", "ema"); }),
+                  "average.pth: has no set of weights 'ema', only 'epoch', 'state_dict', 'state_dict_ema'");
+}
+
 TEST_F(PyTorchFileTest, WhatIsNoSetOfWeightsIsNamed) {
   const auto refused = [&](const char* name) { return message_of<FormatError>([&] { read(kFiles + name); }); };
   EXPECT_MENTIONS(refused("several.pth"),
-                  "several.pth: has several sets of weights ('student', 'teacher'); keep one: ");
+                  "several.pth: has several sets of weights ('student', 'teacher'); choose one with --weights-key");
   EXPECT_MENTIONS(refused("none.pth"), "none.pth: has no state_dict, only 'epoch', 'args'");
   EXPECT_MENTIONS(refused("quantized.pth"), "tensor 'x' is none of plain numbers (torch._utils._rebuild_qtensor)");
   EXPECT_MENTIONS(refused("short.pth"), "tensor 'x' is of torch.ShortStorage; known are torch.FloatStorage");

@@ -300,10 +300,31 @@ TEST_F(WeightsTest, FilesOfPyTorchAreReadAndWritten) {
   EXPECT_EQ(result_of("evaluate other.pth --train-size 900 --test-size 300 --hidden 32")["loss"], loss);
   EXPECT_MENTIONS(file("err"), "other.pth: not used: module.projector.* (2)");
   train("--run fine --hidden 32 --lr 0 --weights other.pth");
-  EXPECT_MENTIONS(file("out"), "other.pth, below 'module.encoder.'; not used: module.projector.* (2)");
+  EXPECT_MENTIONS(file("out"), "other.pth, below 'module.encoder.'; not used: module.projector.* (2); says nothing of "
+                               "its images' normalisation, these are by mean 0.");
   EXPECT_EQ(file("runs/fine/exported/model.safetensors"), file("again.safetensors"));
   expect_error("evaluate other.pth --model resnet18 --width 8", 1, "other.pth: no tensor 'conv1.weight'");
   expect_error("evaluate other.pth --hidden 16", 1, "tensor 'module.encoder.1.weight' is f32 (32, 3072), the model's");
+}
+
+// By what the names of tensors begin with.
+TEST_F(WeightsTest, OneOfSeveralSetsOfWeightsIsChosen) {
+  train("--run one --hidden 32");
+  std::vector<NamedTensor> both;
+  for (const NamedTensor& t : read_safetensors(path("runs/one/exported/model.safetensors")).tensors)
+    both.push_back({"net." + t.name, zeros(t.tensor.shape())}), both.push_back({"net_ema." + t.name, t.tensor});
+  write_safetensors(path("both.safetensors"), both);
+  const std::string same = "both.safetensors --train-size 900 --test-size 300 --hidden 32";
+  const Json loss = result_of("evaluate one")["loss"], other = result_of("evaluate " + same)["loss"];
+  EXPECT_NE(other, loss);
+  EXPECT_MENTIONS(file("err"), "both.safetensors: not used: net_ema.* (4)");
+  EXPECT_MENTIONS(file("err"), "does not say how its images were normalised; here they are by mean 0.");
+  EXPECT_EQ(result_of("evaluate --weights-key net " + same)["loss"], other);
+  EXPECT_EQ(result_of("evaluate --weights-key net_ema " + same)["loss"], loss);
+  train("--run fine --hidden 32 --lr 0 --weights both.safetensors --weights-key net_ema");
+  EXPECT_EQ(file("runs/fine/exported/model.safetensors"), file("runs/one/exported/model.safetensors"));
+  expect_error("evaluate --weights-key ema " + same, 1, "both.safetensors: has no set of weights 'ema', with tensors");
+  expect_error("train --weights-key ema", 2, "--weights-key ema: needs --weights, the file that has them");
 }
 
 // Its images and classes are those that its tensors show, not those of a data set.

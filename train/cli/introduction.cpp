@@ -75,13 +75,14 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
                        with_commas(trainer.steps_per_epoch()), " steps per epoch"));
   if (const std::string note = warmup_beyond_end(trainer.schedule()); !note.empty()) out.push_back("note   " + note);
   if (!o.weights.empty()) {
-    const auto& [last_layer, others, prefix, left_out] = task.initial;
+    const auto& [last_layer, others, prefix, own, left_out] = task.initial;
     out.push_back(concat(
         "begin  ", o.weights, prefix.empty() ? "" : concat(", below '", printable(prefix), "'"),
         last_layer ? "" : ", with a new last layer",
         others == 0 ? ""
                     : concat(" (its own has ", others == d.train.classes ? "other" : with_commas(others), " classes)"),
-        left_out.empty() ? "" : concat("; not used: ", printable(left_out))));
+        left_out.empty() ? "" : concat("; not used: ", printable(left_out)),
+        own ? "" : concat("; says nothing of its images' normalisation, these are by ", normalisation_text(d.train))));
   }
   if (world.size() > 1) {
     const Part most = part_of(o.trainer.batch_size, world.size(), 0),

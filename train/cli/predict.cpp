@@ -210,7 +210,7 @@ Command predict_command() {
   command.flags = {{"Output", "top", "N", "number of classes printed for each image, the likeliest first", "5"},
                    {"Output", "csv", "", "print a table of comma-separated values", ""}};
   for (Flag& flag : option_flags(Use::evaluate))
-    if ((flag.group == "Execution" || flag.group == "Run") && flag.name != "seed")
+    if (((flag.group == "Execution" || flag.group == "Run") && flag.name != "seed") || flag.name == "weights-key")
       command.flags.push_back(std::move(flag));
   command.run = run_predict;
   return command;

@@ -55,29 +55,43 @@ void check_first_weight(const Trained& trained, const ModelSpec& spec, bool imag
               image_known ? want.shape.str() : concat("(", want.shape[0], ", ...)"));
 }
 
-// The path of the weights, and the settings from the run's config.toml or the file's metadata.
+// The path of the weights, the set in it, and the settings from the run's config.toml or the file's metadata.
 struct Found {
-  std::string weights;
+  std::string weights, set;
   Given settings;
 };
-Found found_file(const std::string& file) { return {file, read_metadata(read_weights_header(file).metadata, file)}; }
+Found found_file(const std::string& file, const std::string& set) {
+  return {file, set, read_metadata(read_weights_header(file, set).metadata, file)};
+}
 
-Found find_weights(const std::string& target) {
+// A checkpoint's file of the average, or of the weights without averaging; `set`: that one.
+std::string file_of_checkpoint(const std::string& folder, const std::string& set) {
+  const std::string averaged = folder + "/ema.safetensors";
+  RT_CHECK_AS(UsageError, set.empty() || set == "model" || set == "ema", "--weights-key ", set, ": ", folder,
+              " has `model`, and with --ema also `ema`");
+  RT_CHECK_AS(UsageError, set != "ema" || is_there(averaged), "--weights-key ema: there is no ", averaged,
+              "; only trainings with --ema write it");
+  return set != "model" && is_there(averaged) ? averaged : folder + "/model.safetensors";
+}
+
+Found find_weights(const std::string& target, const std::string& set) {
   const std::string run = find_run(target);
   if (run.empty()) {
     RT_CHECK_AS(IoError, is_there(target), "there is no run and no file '", target, "'");
-    return found_file(target);
+    return found_file(target, set);
   }
-  if (const std::string own = run + "/model.safetensors"; is_there(own)) {  // the folder is a checkpoint
-    const std::string averaged = run + "/ema.safetensors";
-    return found_file(is_there(averaged) ? averaged : own);
-  }
+  if (is_there(run + "/model.safetensors")) return found_file(file_of_checkpoint(run, set), "");
   const std::string config = run + "/config.toml";
   RT_CHECK_AS(IoError, is_there(config), run, ": not a run: it has no config.toml");
   const Given settings = read_config(config);
+  if (!set.empty()) {  // exported is only one
+    const Given::Setting* const exported = settings.find("export");
+    const std::string folder = concat(run, "/checkpoints/", exported ? exported->text : CheckpointOptions().exported);
+    return {file_of_checkpoint(folder, set), "", settings};
+  }
   for (const bool backbone : {false, true})
     if (const std::string weights = concat(run, "/exported/", exported_name(backbone)); is_there(weights))
-      return {weights, settings};
+      return {weights, "", settings};
   const Given::Setting* const method = settings.find("method");
   throw IoError(concat(run, ": has no exported/", exported_name(method && !method->text.empty()),
                        "; the training has not finished (its checkpoints can be tested: ", run, "/checkpoints/last)"));
@@ -90,16 +104,17 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
               ": name a run, a checkpoint or a file of weights: ringtape ", command, " RUN|CHECKPOINT|FILE");
   Trained out;
   out.command = command;
-  auto [weights, settings] = find_weights(invocation.positionals[0]);
-  out.weights = weights;
+  const std::string* const key = invocation.flag("weights-key");
+  auto [weights, set, settings] = find_weights(invocation.positionals[0], key ? *key : "");
+  out.weights = weights, out.set = set;
   TrainOptions of_run;
   apply_settings(of_run, {settings});  // it is read as a whole
   if (settings.file == weights) check_generated(of_run, weights, invocation);
   // What the run began with and learnt by, its machine, the limit of its tests: here all images are tested.
-  settings.leave_out({"weights", "method", "device", "threads", "limit-eval-batches"});
+  settings.leave_out({"weights", "weights-key", "method", "device", "threads", "limit-eval-batches"});
   apply_flags(out.options, invocation, {settings});
-  out.options.data.val_size = 0;
-  out.header = read_weights_header(out.weights);
+  out.options.data.val_size = 0, out.options.weights_key.clear();
+  out.header = read_weights_header(out.weights, out.set);
   out.data = trained_on(out.header.metadata, out.weights);
   if (invocation.flag("normalize")) out.data.mean.clear(), out.data.deviation.clear();
   check_first_weight(out, {{1, 1, 1}, 1, out.options.model.chosen()}, false);
@@ -169,7 +184,7 @@ void load_trained(const Trained& trained, const Task& task, bool features) {
                                   ? "so that it predicts no classes; train one first: ringtape train --weights FILE"
                                   : "so that only the features can be tested: use --protocol knn or linear";
   if (!features) check_classes(task.data.train, trained.data, trained.weights, instead);
-  const LoadedWeights loaded = load_backbone(trained.weights, *task.model, last);
+  const LoadedWeights loaded = load_backbone(trained.weights, *task.model, last, true, trained.set);
   if (!loaded.left_out.empty()) log_warn(trained.weights, ": not used: ", printable(loaded.left_out));
   RT_CHECK_AS(UsageError, loaded.last_layer || features || loaded.outputs > 0, trained.weights, ": has no last layer '",
               last, "', ", instead);
@@ -177,8 +192,9 @@ void load_trained(const Trained& trained, const Task& task, bool features) {
               loaded.outputs, " classes, ", task.data.train.source, " has ", task.data.train.classes, ", ", instead);
   const bool unknown = !is_own(trained.header.metadata) && trained.data.mean.empty();
   if (unknown && !task.data.train.mean.empty() && trained.options.data.normalize == "dataset")
-    log_warn(trained.weights, ": does not say how its images were normalised; here they are by the mean and deviation "
-             "of ", task.data.train.source, "; most weights of other programs need --normalize imagenet");
+    log_warn(trained.weights, ": does not say how its images were normalised; here they are by ",
+             normalisation_text(task.data.train), ", those of ", task.data.train.source,
+             "; most weights of other programs need --normalize imagenet");
   for (const NamedTensor& t : loaded.last_layer ? weights_of(*task.model) : backbone_of(*task.model, last))
     check_finite(concat(trained.weights, ": tensor '", t.name, "'"), t.tensor);
 }

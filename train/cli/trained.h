@@ -11,7 +11,8 @@ namespace ringtape::cli {
 
 struct Trained {
   std::string command;   // the command's name
-  std::string weights;   // path of the file
+  std::string weights;   // path of the file,
+  std::string set = {};  // and which weights in it; see read_weights
   TrainOptions options;  // the run's options, adapted to this machine, with the flags applied
   TrainedOn data;        // what the file says about its data
   SafetensorsHeader header = {};
@@ -25,8 +26,9 @@ struct Trained {
   Beginning beginning_without_images(const std::optional<ModelSpec>& shown) const;
 };
 
-// Finds the command's only argument: a run, a checkpoint or a file. Throws UsageError without an argument, IoError if
-// it does not exist, FormatError if the tensors do not have the sizes that the settings say.
+// Finds the command's only argument: a run, a checkpoint or a file, of which --weights-key may choose one set. Throws
+// UsageError without an argument, IoError if it does not exist, FormatError if the tensors do not have the sizes that
+// the settings say.
 Trained find_trained(const Invocation& invocation, const std::string& command);
 
 // What the tensors of a file of another program show of its network: the number of classes by its last layer, 0 if it

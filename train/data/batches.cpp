@@ -51,6 +51,7 @@ struct BatchMaker::Layout {
 
 BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
     : images_(data.images), labels_(data.labels), encoded_(data.is_encoded() ? data.encoded : nullptr),
+      interpolation_(data.encoded ? data.encoded->reading().interpolation : Interpolation::bilinear),
       image_(data.image()), device_(config.device), augmentation_(config.augmentation),
       changes_(config.views.empty() ? config.changes : ImageChanges{}), views_(config.views), crops_(config.views),
       transforms_(config.transforms), seed_(config.seed), balanced_(config.balanced),
@@ -107,7 +108,10 @@ void BatchMaker::decode(int64_t sample, int64_t epoch, std::span<uint8_t* const>
   for (size_t i = 0; i < crops_.size(); ++i) {
     const RandomViewParams p(crops_[i], seed_, uint64_t(epoch), int(i), true);
     const RandomView v = draw_view(p, sample, image.size().height, image.size().width);
-    crops.push_back({{v.top, v.left, v.height, v.width}, {copies_[i][0], copies_[i][1]}, copies[i]});
+    crops.push_back({.part = {v.top, v.left, v.height, v.width},
+                     .size = {copies_[i][0], copies_[i][1]},
+                     .to = copies[i],
+                     .how = interpolation_});
   }
   image.crop(crops);
 }
@@ -143,7 +147,7 @@ void BatchMaker::make(Chunk& chunk, uint8_t* gathered, View samples, int64_t epo
   for (size_t v = 0; v < views_.size(); ++v) {
     chunk.views.emplace_back(batch_of(views_[v].shape(image_)), DType::f32, device_);
     RandomViewParams params(views_[v], seed_, uint64_t(epoch), int(v), gathered);
-    params.whole = cuts();
+    params.how = interpolation_, params.whole = cuts();
     random_view(chunk.views[v], next_copy(copies_.size() > 1 ? v : 0), samples, table_, params);
   }
   if (!views_.empty()) return;
@@ -157,13 +161,14 @@ std::vector<BatchMaker::Stage> BatchMaker::make_stages() {
   std::vector<Stage> out;
   const ImageChanges& c = changes_;
   const uint64_t seed = seed_;
+  const Interpolation how = interpolation_;
   const bool whole = cuts() || !c.crops(), chosen = c.policy.kind != PolicyKind::none;
   RandomViewParams(c.view, 0, 0, 0, false);
   if (c.crops() || c.recolours()) {
     check_view(c.view, image_, image_);
     out.push_back([=, view = c.view](View y, View images, View samples, View table, uint64_t epoch, bool gathered) {
       RandomViewParams params(view, seed, epoch, 0, gathered);
-      params.whole = whole;
+      params.how = how, params.whole = whole;
       random_view(y, images, samples, table, params);
     });
   }

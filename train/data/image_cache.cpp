@@ -32,7 +32,8 @@ std::string header_of(const EncodedImages& images, ImageSize size) {
     lines += concat(images.bytes(i), '\t', images.changed(i), '\t', images.path(i), '\n');
   std::string out = concat(kFormat, size.height, ' ', size.width, ' ', images.size(), ' ', lines.size(),
                            images.reading().upright ? " upright" : "",
-                           images.reading().resize > 0 ? concat(" from ", images.reading().resize) : "", '\n', lines);
+                           images.reading().resize > 0 ? concat(" from ", images.reading().resize) : "",
+                           images.reading().interpolation == Interpolation::bicubic ? " bicubic" : "", '\n', lines);
   out.resize((out.size() + kPage - 1) / kPage * kPage, '\n');
   return out;
 }

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/resample_taps.h"
+
 namespace ringtape {
 
 struct ImageSize {
@@ -56,6 +58,7 @@ struct ImageCrop {
   uint8_t* to = nullptr;
   ImagePart kept = {};
   int64_t detail = kCropDetail;
+  Interpolation how = Interpolation::bilinear;
 };
 
 // torchvision's Resize(shorter), CenterCrop(side): the shorter side is scaled to `shorter` (0: to `side`), and the
@@ -92,6 +95,9 @@ void resize_part(const Image& image, const ImageCrop& crop, int64_t by = 1);
 Image resized(const Image& image, ImageSize size);
 Image resized_and_cropped(const Image& image, int64_t side);  // its middle_square
 
+std::vector<std::string> interpolations();  // their names
+Interpolation interpolation_of(const std::string& name);  // throws UsageError for an unknown one
+
 // Whether a path ends as one of kImageEndings, in either case.
 bool is_image_path(const std::string& path);
 
@@ -100,6 +106,7 @@ bool is_image_path(const std::string& path);
 struct ImageReading {
   bool upright = false;  // turned as Exif says, as Pillow's exif_transpose
   int64_t resize = 0;    // `shorter` of middle_square, for squares of any image
+  Interpolation interpolation = Interpolation::bilinear;
 
   bool operator==(const ImageReading&) const = default;
 };

@@ -186,6 +186,12 @@ void visit(Fields& f, ImageOptions& o) {
      .range = {1, 8192},
      .automatic = "that of --image-size",
      .scope = Scope::weights});
+  f("interpolation", o.interpolation,
+    {.help = "what images and random crops are scaled by, as torchvision's Resize and RandomResizedCrop of Pillow's "
+             "images",
+     .unit = "NAME",
+     .choices = interpolations,
+     .scope = Scope::weights});
   f("image-store", o.store,
     {.help = "where images are: memory (decoded once, N x N), disk (the same, in a file of --image-cache for later "
              "runs), files (decoded for each batch; random crops are cut from the whole image)",
@@ -218,7 +224,7 @@ Splits load_images(ImageLists lists, const ImageOptions& options, const DataRequ
   std::vector<LabelledImages*> all = {&lists.train, &lists.test};
   if (lists.val) all.push_back(&*lists.val);
   for (LabelledImages* list : all)
-    *list = read_as(*list, {options.exif_orientation, options.resize});
+    *list = read_as(*list, {options.exif_orientation, options.resize, interpolation_of(options.interpolation)});
   const int64_t side = options.size > 0 ? options.size : request.side;
   RT_CHECK_AS(UsageError, options.resize == 0 || (side > 0 && options.resize >= side), "--resize ", options.resize,
               ": expected an --image-size of at most that");

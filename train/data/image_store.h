@@ -16,6 +16,7 @@ struct ImageOptions {
   std::string cache = {};  // folder for images that are kept on the disk; empty: the user's
   bool skip_damaged = false;  // decode all images at the start and leave out those that cannot be
   int64_t resize = 0;         // of the shorter side before the middle is cut out; 0: `size`
+  std::string interpolation = "bilinear";
   bool exif_orientation = false;  // turn images as their Exif data say
 };
 void visit(Fields& f, ImageOptions& o);

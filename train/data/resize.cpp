@@ -10,21 +10,25 @@
 namespace ringtape {
 namespace {
 
+// Within the limits of kernels/resample.h.
+bool can_scale(const ScaledAxis& a) {
+  constexpr int64_t kMostProduct = int64_t{1} << 60;
+  if (a.to > kMostProduct / std::max<int64_t>(a.from + 2 * a.by, 1)) return false;
+  const auto from = double(a.from), most = std::max(from, double(a.to * a.by));
+  return a.how == Interpolation::bilinear || most * most * most * (from / double(a.to) + 1) <= kMostCubic;
+}
+
 Image image_of(ImageSize size) { return {size, std::vector<uint8_t>(size_t(3 * size.height * size.width))}; }
 
 }  // namespace
 
 void resize_part(const Image& image, const ImageCrop& crop, int64_t by) {
-  const auto& [part, size, to, kept, detail] = crop;
-  constexpr int64_t kMostProduct = int64_t{1} << 60;
-  RT_CHECK_AS(UsageError,
-              size.height <= kMostProduct / std::max<int64_t>(part.height + 2 * by, 1) &&
-                  size.width <= kMostProduct / std::max<int64_t>(part.width + 2 * by, 1),
-              part.width, " x ", part.height, " pixels scaled to ", size.width, " x ", size.height,
-              ": that is too large");
+  const auto& [part, size, to, kept, detail, how] = crop;
   const int64_t height = kept.height > 0 ? kept.height : size.height, width = kept.height > 0 ? kept.width : size.width;
-  const ScaledAxis rows{part.height, size.height, by, part.top % by},
-      columns{part.width, size.width, by, part.left % by};
+  const ScaledAxis rows{part.height, size.height, by, part.top % by, how},
+      columns{part.width, size.width, by, part.left % by, how};
+  RT_CHECK_AS(UsageError, can_scale(rows) && can_scale(columns), part.width, " x ", part.height, " pixels scaled to ",
+              size.width, " x ", size.height, ": that is too large");
   const View y{to, DType::u8, {}, 3, {height, width, 3}, {3 * width, 3, 1}};
   const View x{const_cast<uint8_t*>(image.rgb.data()) + 3 * (part.top / by * image.size.width + part.left / by),
                DType::u8,
@@ -33,6 +37,15 @@ void resize_part(const Image& image, const ImageCrop& crop, int64_t by) {
                {rows.pixels(), columns.pixels(), 3},
                {3 * image.size.width, 3, 1}};
   resample(y, x, {rows, columns, kept.top, kept.left});
+}
+
+std::vector<std::string> interpolations() { return {"bilinear", "bicubic"}; }
+
+Interpolation interpolation_of(const std::string& name) {
+  const std::vector<std::string> all = interpolations();
+  const auto found = std::ranges::find(all, name);
+  RT_CHECK_AS(UsageError, found != all.end(), "interpolation '", name, "': expected bilinear or bicubic");
+  return Interpolation(found - all.begin());
 }
 
 ImageCrop middle_square(ImageSize image, int64_t side, int64_t shorter) {
@@ -73,7 +86,7 @@ Image decode_image_as(std::string_view content, const std::string& path, ImageSi
     crop = middle_square(image.size(), size.height, how.resize);
   }
   Image out = image_of(size);
-  crop.to = out.rgb.data(), crop.detail = kDetail;
+  crop.to = out.rgb.data(), crop.detail = kDetail, crop.how = how.interpolation;
   image.crop({&crop, 1});
   return out;
 }

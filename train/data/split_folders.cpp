@@ -27,7 +27,7 @@ void visit(Fields& f, SplitFolderOptions& o) {
   folder("val-dir", o.val, "folder of the validation images",
          "val, valid, validation or dev if there is also test, else --val-size of the training images");
   folder("test-dir", o.test, "folder of the test images",
-         "test or testing, else that of --val-dir, else every tenth training image");
+         "test or testing, else that of --val-dir, else every tenth training image, at least one of a class");
 }
 
 Split split_of(const std::string& word) {
@@ -50,10 +50,11 @@ std::vector<std::string> folders_in(const std::string& path) {
 }
 
 std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 6;
   std::string out;
-  for (size_t i = 0; i < names.size(); ++i)
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i)
     out += concat(i == 0 ? "'" : i + 1 < names.size() ? ", '" : " and '", printable(names[i]), "'");
-  return out;
+  return names.size() > kShown ? out + ", ..." : out;
 }
 
 // The folder of a split by its name; "" if there is none. Throws UsageError for several.
@@ -101,7 +102,7 @@ SplitFolders split_folders(const SplitFolderOptions& o, const std::string& dir, 
   return {dir, dir, "", ""};
 }
 
-void check_class_folders(const std::string& root) {
+void check_class_folders(const std::string& root, bool labels) {
   const std::vector<std::string> folders = folders_in(root);
   if (folders.empty()) return;
   const char* const instead = "; expected train/CLASS/IMAGE with test/ or val/ next to train/, or CLASS/IMAGE";
@@ -110,12 +111,12 @@ void check_class_folders(const std::string& root) {
               ": has only ", listed(folders), ", which are no classes", instead);
   RT_CHECK_AS(FormatError, !std::ranges::all_of(folders, is_part), root, ": has only ", listed(folders),
               ", which look like parts of a data set, not like classes", instead);
-  if (folders.size() > 1) return;
-  const std::string within = (fs::path(root) / folders[0]).string();
-  const std::vector<std::string> below = folders_in(within);
+  fs::path within = root;
+  std::vector<std::string> below = folders;
+  while (below.size() == 1) below = folders_in(within /= below[0]);
   const bool around = std::ranges::any_of(below, [](const std::string& f) { return split_of(f) == Split::train; });
-  RT_CHECK_AS(FormatError, !around, root, ": has only '", printable(folders[0]), "', with ", listed(below),
-              " in it; use --data-dir ", within);
+  RT_CHECK_AS(FormatError, folders.size() > 1 || below.empty() || !(around || labels), root, ": has only '",
+              printable(folders[0]), "', with ", listed(below), " in it; use --data-dir ", within.string());
 }
 
 void check_test_folder(const SplitFolders& at, bool labels) {
@@ -125,10 +126,14 @@ void check_test_folder(const SplitFolders& at, bool labels) {
 }
 
 void hold_out_test_images(LabelledImages& train, LabelledImages& test) {
+  constexpr int64_t kEachTest = 10;
   std::vector<int64_t> kept, held;
-  std::map<int64_t, int64_t> number;  // of the images of each class so far
-  for (int64_t i = 0; i < train.size(); ++i)
-    (++number[train.labels[size_t(i)]] % kEachTest == 0 ? held : kept).push_back(i);
+  std::map<int64_t, int64_t> size, number;  // of each class; of its images so far
+  for (const int64_t label : train.labels) ++size[label];
+  for (int64_t i = 0; i < train.size(); ++i) {
+    const int64_t label = train.labels[size_t(i)], each = std::clamp<int64_t>(size[label], 2, kEachTest);
+    (++number[label] % each == 0 ? held : kept).push_back(i);
+  }
   test = chosen(train, held), train = chosen(train, kept);
 }
 

@@ -28,14 +28,13 @@ Split split_of(const std::string& word);
 SplitFolders split_folders(const SplitFolderOptions& options, const std::string& dir, const std::string& set);
 
 // Throws FormatError if the folders in this one cannot be classes, as train and test, or images and annotations, or if
-// there is one, around those of splits.
-void check_class_folders(const std::string& root);
+// there is one, around those of splits or, if labels are needed, around others.
+void check_class_folders(const std::string& root, bool labels);
 
 // Throws IoError if splits have their own folders, labels are needed, and there is none for the test images.
 void check_test_folder(const SplitFolders& at, bool labels);
 
-// Moves every tenth image of each class to the test images.
-inline constexpr int64_t kEachTest = 10;
+// Moves every tenth image of each class to the test images, and the last one of a class of 2 to 9.
 void hold_out_test_images(LabelledImages& train, LabelledImages& test);
 
 }  // namespace ringtape

@@ -204,8 +204,8 @@ Splits load_webdataset(const DataRequest& request) {
     if (!archives.val.empty()) lists.val = read_shards(archives.val, unused), check_labels(*lists.val, classes);
     check_labels(lists.test, classes);
     if (archives.test.empty() && !at.divided()) hold_out_test_images(lists.train, lists.test);
-    RT_CHECK_AS(FormatError, lists.test.size() > 0 || !request.labels, at.root, ": no test images, and no class has ",
-                kEachTest, " images, of which the last would be one");
+    RT_CHECK_AS(FormatError, lists.test.size() > 0 || !request.labels, at.root,
+                ": no test images, and no class has two images, of which one would be one");
   } else {
     std::fill(lists.train.labels.begin(), lists.train.labels.end(), 0);
     lists.test = chosen(lists.train, {});

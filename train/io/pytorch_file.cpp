@@ -152,16 +152,16 @@ bool is_pytorch(const std::string& path) {
   return begin.starts_with(kZip) || (begin[0] == '\x80' && begin[1] >= 2 && begin[1] <= 5);
 }
 
-PyTorchFile::PyTorchFile(const std::string& path) : path_(path) {
+PyTorchFile::PyTorchFile(const std::string& path, const std::string& set) : path_(path) {
   if (beginning_of(path).starts_with(kZip)) {
     auto source = std::make_unique<ZipSource>(path);
-    tensors_ = tensors_of(parse_pickle(source->pickle(), path), path, header_.beside);
+    tensors_ = tensors_of(parse_pickle(source->pickle(), path), path, set, header_.beside);
     header_.metadata = source->metadata();
     source_ = std::move(source);
   } else {
     auto source = std::make_unique<LegacySource>(path);
     const Pickle object = source->next();
-    tensors_ = tensors_of(object, path, header_.beside);
+    tensors_ = tensors_of(object, path, set, header_.beside);
     source->find(storages_of(object, path));
     source_ = std::move(source);
   }

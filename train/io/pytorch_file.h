@@ -16,11 +16,12 @@ namespace ringtape {
 bool is_pytorch(const std::string& path);
 
 // The tensors of a file's state_dict: that is the whole file; or its member "state_dict", "model" or the like; or its
-// only member with tensors; or what the modules of a whole model hold. Throws IoError; FormatError, beginning with the
+// only member with tensors; or what the modules of a whole model hold. `set` names another member, or is what the names
+// of the tensors begin with, before a dot. Throws IoError; FormatError, beginning with the
 // path, for anything else, with what the file has instead.
 class PyTorchFile {
  public:
-  explicit PyTorchFile(const std::string& path);
+  explicit PyTorchFile(const std::string& path, const std::string& set = {});
   ~PyTorchFile();
   // Sorted by name; begin and end are not used. The metadata are those of write_pytorch().
   const SafetensorsHeader& header() const { return header_; }

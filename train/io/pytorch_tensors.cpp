@@ -29,6 +29,8 @@ constexpr const char* kMembers[] = {"state_dict", "model_state_dict", "model",  
                                     "net",        "network",          "module",  "weights",
                                     "params",     "backbone",         "encoder", "state_dict_ema"};
 
+constexpr int kDeepest = 3;  // dicts in each other, in which they are looked for
+
 class StateDict {
   using Id = Pickle::Id;
   using Kind = Pickle::Kind;
@@ -47,8 +49,14 @@ class StateDict {
     return {pickle_[parts[2]].text, pickle_[parts[1]].text, whole(parts[4])};
   }
 
-  std::vector<PickledTensor> tensors() {
-    collect_from(pickle_.root);
+  std::vector<PickledTensor> tensors(const std::string& set) {
+    const std::optional<Id> chosen = set.empty() ? std::nullopt : find_member(pickle_.root, set);
+    chosen ? collect(*chosen, "", 0) : collect_from(pickle_.root);
+    if (!chosen && !set.empty()) {
+      std::erase_if(found_, [&](const auto& named) { return !named.first.starts_with(set + "."); });
+      RT_CHECK_AS(FormatError, !found_.empty(), path_, ": has no set of weights '", set, "', only ",
+                  names_of(members(pickle_.root)));
+    }
     std::vector<PickledTensor> out;
     for (auto& [name, tensor] : found_) out.push_back(std::move(tensor));
     return out;
@@ -181,9 +189,19 @@ class StateDict {
   }
   bool is_state(Id id) const { return holds_tensors(id) || is_module(id); }
 
+  // The set of weights that a dict, or one that it has, has as the member of this name.
+  std::optional<Id> find_member(Id id, std::string_view name, int depth = 0) {
+    const Members all = members(id);
+    for (const auto& [key, member] : all)
+      if (key == name && !is_tensor(member))
+        if (const std::optional<Id> found = find_state(member, depth + 1)) return beside.clear(), found;
+    for (const auto& [key, member] : all)
+      if (depth < kDeepest && !is_state(member))
+        if (const std::optional<Id> found = find_member(member, name, depth + 1)) return found;
+    return {};
+  }
   // The set of weights in a dict, or in one that it has.
   std::optional<Id> find_state(Id id, int depth = 0) {
-    constexpr int kDeepest = 3;
     const Members all = members(id);
     for (const char* const name : kMembers)
       for (const auto& [key, member] : all)
@@ -199,7 +217,7 @@ class StateDict {
       if (is_state(member.second)) states.push_back(member);
     if (states.size() == 1) return states[0].second;
     RT_CHECK_AS(FormatError, states.empty(), path_, ": has several sets of weights (", names_of(states),
-                "); keep one: python3 -c 'import torch; torch.save(torch.load(\"FILE\")[\"NAME\"], \"NAME.pth\")'");
+                "); choose one with --weights-key NAME");
     return {};
   }
   static std::string names_of(const Members& members) {
@@ -272,10 +290,10 @@ std::map<std::string, PickledStorage> storages_of(const Pickle& pickle, const st
   return out;
 }
 
-std::vector<PickledTensor> tensors_of(const Pickle& pickle, const std::string& path,
+std::vector<PickledTensor> tensors_of(const Pickle& pickle, const std::string& path, const std::string& set,
                                       std::vector<std::string>& beside) {
   StateDict state(pickle, path);
-  std::vector<PickledTensor> out = state.tensors();
+  std::vector<PickledTensor> out = state.tensors(set);
   beside = state.beside;
   return out;
 }

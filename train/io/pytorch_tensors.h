@@ -32,8 +32,9 @@ std::map<std::string, PickledStorage> storages_of(const Pickle& pickle, const st
 
 // The tensors of the state_dict in the pickle, sorted by name; pytorch_file.h says which that is. Each lies within its
 // storage, as the pickle declares it, and needs no more bytes than it has; one that cannot be read has the reason in
-// entry.problem. `beside` gets the names of other sets of weights, such as averages. Throws FormatError, beginning with
-// `path`.
-std::vector<PickledTensor> tensors_of(const Pickle& pickle, const std::string& path, std::vector<std::string>& beside);
+// entry.problem. `beside` gets the names of other sets of weights, such as averages. `set`: those of the member of
+// that name instead, or those whose names begin with it. Throws FormatError, beginning with `path`.
+std::vector<PickledTensor> tensors_of(const Pickle& pickle, const std::string& path, const std::string& set,
+                                      std::vector<std::string>& beside);
 
 }  // namespace ringtape

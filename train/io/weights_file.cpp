@@ -4,15 +4,26 @@
 
 namespace ringtape {
 
-SafetensorsHeader read_weights_header(const std::string& path) {
-  return is_pytorch(path) ? PyTorchFile(path).header() : read_safetensors_header(path);
+static SafetensorsHeader chosen(SafetensorsHeader header, const std::string& path, const std::string& set) {
+  if (set.empty()) return header;
+  std::erase_if(header.tensors, [&](const TensorEntry& t) { return !t.name.starts_with(set + "."); });
+  RT_CHECK_AS(FormatError, !header.tensors.empty(), path, ": has no set of weights '", set,
+              "', with tensors of names such as ", set, ".fc.weight");
+  return header;
+}
+
+SafetensorsHeader read_weights_header(const std::string& path, const std::string& set) {
+  return is_pytorch(path) ? PyTorchFile(path, set).header() : chosen(read_safetensors_header(path), path, set);
 }
 
 void read_weights(const std::string& path, const std::function<void(const SafetensorsHeader&)>& begin,
                   const std::function<bool(const std::string& name)>& wanted,
-                  const std::function<void(const TensorEntry&, Part rows, const Tensor& x)>& put) {
-  if (!is_pytorch(path)) return read_safetensors(path, begin, put, wanted);
-  PyTorchFile file(path);
+                  const std::function<void(const TensorEntry&, Part rows, const Tensor& x)>& put,
+                  const std::string& set) {
+  if (!is_pytorch(path))
+    return read_safetensors(
+        path, [&](const SafetensorsHeader& header) { begin(chosen(header, path, set)); }, put, wanted);
+  PyTorchFile file(path, set);
   begin(file.header());
   for (size_t i = 0; i < file.header().tensors.size(); ++i) {
     const TensorEntry& entry = file.header().tensors[i];

@@ -28,9 +28,11 @@ static std::string classes_text(const std::vector<std::string>& names) {
 
 // How files of images became these, in torchvision's words.
 static std::string scaling_text(const ImageReading& how, const Shape& image) {
-  if (how.resize == 0) return how.upright ? "; those of files are turned by ImageOps.exif_transpose" : "";
+  const bool bicubic = how.interpolation == Interpolation::bicubic;
+  if (how.resize == 0 && !bicubic) return how.upright ? "; those of files are turned by ImageOps.exif_transpose" : "";
   return concat("; those of files are the result", how.upright ? " of ImageOps.exif_transpose," : "", " of Resize(",
-                how.resize, "), CenterCrop(", image[0], ")");
+                how.resize > 0 ? how.resize : image[0], bicubic ? ", InterpolationMode.BICUBIC" : "", "), CenterCrop(",
+                image[0], ")");
 }
 
 std::string exported_readme(const Task& task, const std::string& file, bool backbone) {

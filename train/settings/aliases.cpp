@@ -35,6 +35,7 @@ const Alias kAliases[] = {
     {{"hflip", "horizontal-flip"}, "flip", ""},
     {{"img-size", "input-size", "resolution", "train-crop-size"}, "image-size", ""},
     {{"val-resize-size", "resize-size", "test-resize"}, "resize", ""},
+    {{"train-interpolation", "val-interpolation", "resample"}, "interpolation", ""},
     {{"model-ema", "ema-decay", "model-ema-decay"}, "ema", "--ema 0.999"},
     {{"clip-grad", "gradient-clip-val", "max-grad-norm", "grad-clip"}, "clip-grad-norm", ""},
     {{"accumulate-grad-batches", "grad-accum-steps", "gradient-accumulation-steps"}, "accumulate", ""},

@@ -42,6 +42,15 @@ void visit_model(OptionWalk& f, TrainOptions& o) {
      .automatic = "random ones",
      .may_change = true,
      .with_labels = true});
+  f("weights-key", o.weights_key,
+    {.help = "which of several sets of weights in a file: PyTorch's members of that name, such as state_dict_ema, or "
+             "tensors whose names begin with it; of a run or checkpoint with --ema, `model` are the weights without "
+             "averaging, `ema` the average",
+     .unit = "NAME",
+     .automatic = "in a checkpoint the average, in other files the likeliest",
+     .may_change = true,
+     .evaluates = true,
+     .with_labels = true});
   visit_components(f, {.title = "Model", .in_step = true}, "model", o.model, {model_of(o)});
 }
 

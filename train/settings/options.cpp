@@ -97,6 +97,8 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   if (data.generated) options.data.dir.clear();
   if (!options.data.dir.empty())
     options.data.dir = std::filesystem::absolute(options.data.dir).lexically_normal().string();
+  RT_CHECK_AS(UsageError, options.weights_key.empty() || !options.weights.empty(), "--weights-key ",
+              options.weights_key, ": needs --weights, the file that has them");
   if (!options.weights.empty())
     options.weights = std::filesystem::absolute(options.weights).lexically_normal().string();
   RT_CHECK_AS(UsageError, options.schedule.warmup_epochs <= double(options.trainer.epochs), "--warmup-epochs ",

@@ -31,6 +31,7 @@ struct MethodPlan;
 struct TrainOptions {
   Selection model;      // one of models(); empty: the data set's default
   std::string weights;  // file with initial weights; empty: random
+  std::string weights_key;  // of a set of weights in that file
   Selection method;     // one of nn::methods(); empty: supervised, with labels
   ViewOptions views;
   EvaluationOptions evaluation;

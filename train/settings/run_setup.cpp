@@ -56,9 +56,9 @@ std::optional<Splits> load_tested(const TrainOptions& o, const Beginning& beginn
   return out;
 }
 
-LoadedWeights load_weights(const std::string& path, nn::Module& model, const Dataset& train) {
-  const TrainedOn before = trained_on(read_weights_header(path).metadata, path);
-  LoadedWeights out = load_backbone(path, model, last_layer_of(model), same_classes(train, before));
+LoadedWeights load_weights(const std::string& path, const std::string& set, nn::Module& model, const Dataset& train) {
+  const TrainedOn before = trained_on(read_weights_header(path, set).metadata, path);
+  LoadedWeights out = load_backbone(path, model, last_layer_of(model), same_classes(train, before), set);
   for (const NamedTensor& t : weights_of(model)) check_finite(concat(path, ": tensor '", t.name, "'"), t.tensor);
   return out;
 }
@@ -178,7 +178,8 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
     return out;
   };
   model = make();
-  if (!options.weights.empty()) initial = load_weights(options.weights, *model, data.train);
+  if (!options.weights.empty()) 
+    initial = load_weights(options.weights, options.weights_key, *model, data.train);
   if (device != Device{}) nn::move_to(*model, device);
   const comm::Devices devices = devices_of(options.parallel, device.type);
   if (devices.empty()) return;
@@ -244,7 +245,7 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::C
   const int64_t ranks = o.parallel.shares > 0 ? o.parallel.shares : crew ? crew->options().ranks : group.size();
   const double lr = peak_lr(o.schedule, int(ranks));
   const Schedule schedule(o.schedule, lr, steps_per_epoch, o.trainer.epochs, o.limits.max_steps);
-  if (group.rank() == 0) note_average(o.step.ema, schedule.steps());
+  if (group.rank() == 0 && !o.run.resume) note_average(o.step.ema, schedule.steps());
   auto step = make_step(o, setup, *learner, schedule.lr(), group);
   if (const auto momentum = schedule.momentum_at(0)) step->set_momentum(*momentum);
   StepTrace trace(o.trace, concat(o.model.name, " on ", o.execution.device));

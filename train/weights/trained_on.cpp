@@ -14,7 +14,7 @@ namespace ringtape {
 namespace {
 
 constexpr const char *kMean = "mean", *kDeviation = "deviation", *kClasses = "classes", *kImage = "image",
-                      *kUpright = "upright", *kScaled = "scaled";
+                      *kUpright = "upright", *kScaled = "scaled", *kFilter = "filter";
 
 std::vector<float> numbers(const Json& list, const std::string& where, double low) {
   bool valid = list.is_list() && !list.empty();
@@ -59,6 +59,12 @@ TrainedOn from_json(const Json& object, const std::string& where) {
     RT_CHECK_AS(FormatError, valid, where, kScaled, ": expected a length of at least that of ", kImage);
     out.reading.resize = scaled->get<int64_t>();
   }
+  if (const Json* filter = object.find(kFilter)) {
+    const std::vector<std::string> known = interpolations();
+    const bool valid = filter->is_string() && std::ranges::count(known, filter->get<std::string>()) > 0;
+    RT_CHECK_AS(FormatError, valid, where, kFilter, ": expected bilinear or bicubic");
+    out.reading.interpolation = interpolation_of(filter->get<std::string>());
+  }
   return out;
 }
 
@@ -69,6 +75,8 @@ Json to_json(const TrainedOn& known) {
   if (!known.image.empty()) out[kImage] = known.image;
   if (known.reading.upright) out[kUpright] = true;
   if (known.reading.resize > 0) out[kScaled] = known.reading.resize;
+  if (known.reading.interpolation != Interpolation::bilinear)
+    out[kFilter] = interpolations()[size_t(known.reading.interpolation)];
   return out;
 }
 
@@ -104,7 +112,7 @@ void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn&
 TrainedOn trained_on(const std::map<std::string, std::string>& metadata, const std::string& path) {
   const std::string where = path + ": metadata ";
   Json object = Json::object();
-  for (const char* key : {kMean, kDeviation, kClasses, kImage, kUpright, kScaled})
+  for (const char* key : {kMean, kDeviation, kClasses, kImage, kUpright, kScaled, kFilter})
     if (const auto found = metadata.find(concat("ringtape.", key)); found != metadata.end())
       object[key] = parse_json(found->second, where + key);
   return from_json(object, where);
@@ -135,6 +143,15 @@ void normalize_as(Splits& data, const TrainedOn& known) {
                 " channels, but the weights were trained on images of ", known.mean.size(), " channels");
     set.mean = known.mean, set.deviation = known.deviation;
   });
+}
+
+std::string normalisation_text(const Dataset& data) {
+  const auto list = [](const std::vector<float>& numbers) {
+    std::string out;
+    for (const float x : numbers) out += concat(out.empty() ? "" : ", ", shortest(std::round(double(x) * 1e4) / 1e4));
+    return out;
+  };
+  return concat("mean ", list(data.mean), " and deviation ", list(data.deviation));
 }
 
 bool same_classes(const Dataset& data, const TrainedOn& known) {

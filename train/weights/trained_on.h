@@ -19,8 +19,8 @@ struct TrainedOn {
 TrainedOn trained_on(const Dataset& data);
 
 // Stored as metadata of weights: JSON lists under ringtape.mean, .deviation, .classes and .image, true
-// under .upright, and a number under .scaled. Reading throws FormatError, beginning with `path`, for an invalid one; a
-// missing list means unknown.
+// under .upright, a number under .scaled, and a name under .filter. Reading throws FormatError, beginning with
+// `path`, for an invalid one; a missing list means unknown.
 void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn& known);
 TrainedOn trained_on(const std::map<std::string, std::string>& metadata, const std::string& path);
 
@@ -34,6 +34,9 @@ TrainedOn read_trained_on(const std::string& path);
 
 // Normalises images by the known values from now on. Throws UsageError for another number of channels.
 void normalize_as(Splits& data, const TrainedOn& known);
+
+// "mean 0.485, 0.456, 0.406 and deviation 0.229, 0.224, 0.225", of a set's images.
+std::string normalisation_text(const Dataset& data);
 
 // Whether the data's classes equal the known ones, in the same order; true if none are known.
 bool same_classes(const Dataset& data, const TrainedOn& known);

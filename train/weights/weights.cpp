@@ -121,7 +121,7 @@ class BackboneLoader {
     for (const auto& [name, t] : file) names.push_back(name);
     for (const FileTensor& t : tensors_) own.push_back(t.name);
     const NamesInFile found = find_names(names, own, last_);
-    LoadedWeights out{.last_layer = true, .prefix = found.prefix};
+    LoadedWeights out{.last_layer = true, .prefix = found.prefix, .own = is_own(header.metadata)};
     for (const FileTensor& t : tensors_) {
       if (!is_of(t, last_)) continue;
       const auto name = found.of.find(t.name);
@@ -139,12 +139,12 @@ class BackboneLoader {
         fail_absent(path_, t.name);
     }
     check_none(path_, found.unknown);
-    if (!is_own(header.metadata))
+    if (!out.own)
       out.left_out = summary_of(found.rest, found.prefix);
     else if (found.prefix.empty())
       check_none(path_, found.rest);
     for (const std::string& set : header.beside)
-      out.left_out += concat(out.left_out.empty() ? "" : ", ", set, " (another set of weights)");
+      out.left_out += concat(out.left_out.empty() ? "" : ", ", set, " (another set: --weights-key ", set, ")");
     return out;
   }
   bool wants(const std::string& name) const { return into_.contains(name); }
@@ -170,13 +170,14 @@ class BackboneLoader {
 
 }  // namespace
 
-LoadedWeights load_backbone(const std::string& path, nn::Module& module, const std::string& last, bool same_classes) {
+LoadedWeights load_backbone(const std::string& path, nn::Module& module, const std::string& last, bool same_classes,
+                            const std::string& set) {
   LoadedWeights out;
   BackboneLoader loader(path, module, last);
   read_weights(
       path, [&](const SafetensorsHeader& header) { out = loader.begin(header, same_classes); },
       [&](const std::string& name) { return loader.wants(name); },
-      [&](const TensorEntry& entry, Part rows, const Tensor& x) { loader.put(entry.name, rows, x); });
+      [&](const TensorEntry& entry, Part rows, const Tensor& x) { loader.put(entry.name, rows, x); }, set);
   return out;
 }
 

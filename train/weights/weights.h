@@ -45,16 +45,17 @@ struct LoadedWeights {
   bool last_layer = false;    // whether it was loaded, too
   int64_t outputs = 0;        // of the file's last layer, if it was left out because its classes differ
   std::string prefix = {};    // in the file before all names, such as "module.encoder_q."
+  bool own = true;            // a file of this project
   std::string left_out = {};  // what else a file of another program holds, for a message
 };
 
-// Loads a file of any format (train/io/weights_file.h), of this project or another one (train/weights/names.h). The
-// layer `last` may be absent from the file or have other classes, that is another shape, or `same_classes` is false:
-// then the module's layer stays unchanged. Floating-point weights of another dtype are converted to the module's. An
-// empty `last`: the module has no such layer. Throws FormatError, before the module is changed, unless names, shapes
-// and dtypes match, and as read_weights().
+// Loads a file of any format, or a `set` in it (train/io/weights_file.h), of this project or another one
+// (train/weights/names.h). The layer `last` may be absent from the file or have other classes, that is another shape,
+// or `same_classes` is false: then the module's layer stays unchanged. Floating-point weights of another dtype are
+// converted to the module's. An empty `last`: the module has no such layer. Throws FormatError, before the module is
+// changed, unless names, shapes and dtypes match, and as read_weights().
 LoadedWeights load_backbone(const std::string& path, nn::Module& module, const std::string& last,
-                            bool same_classes = true);
+                            bool same_classes = true, const std::string& set = {});
 
 // Whether a file of weights is one of this project, by its metadata.
 bool is_own(const std::map<std::string, std::string>& metadata);
