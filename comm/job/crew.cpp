@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char *kIds = "crew/ids", *kNow = "crew/now";  // counter of processes; the newest generation, about
 constexpr Seconds kPoll{0.02};                                // between two looks for processes that are not there
-constexpr Seconds kRetry{1};                                  // between two tries to reach others
+constexpr Seconds kFirstRetry{1}, kRetry{15};                 // between two tries to reach others
 constexpr Seconds kPrompt{2};  // for those that hang, and have been waited for already
 const std::string kLate = "late: ";  // and why: what others put in the place of a vote
 const std::string kSilent = " did not answer";
@@ -79,6 +79,28 @@ Member member_of(int64_t id, Cells& cells) {
   out.host = cells.word(), out.self = cells.word();
   return out;
 }
+
+// What a process says of itself, whether the generation failed, why, and which members it does not reach.
+struct Vote {
+  Member from;
+  bool failed = false;
+  std::string cause{};
+  std::vector<int64_t> unreached{};
+
+  std::string text() const {
+    std::string out = concat(member_text(from), "\t", int(failed), "\t", cause);
+    for (const int64_t id : unreached) out += concat("\t", id);
+    return out;
+  }
+  static Vote parse(int64_t id, std::string_view text) {
+    Cells cells(text);
+    Vote out{.from = member_of(id, cells)};
+    out.failed = cells.number() != 0;
+    out.cause = cells.word();
+    while (cells.more()) out.unreached.push_back(cells.number());
+    return out;
+  }
+};
 
 bool is_ahead(const Standing& a, const Standing& b) {
   return a.step != b.step ? a.step > b.step : a.epochs < b.epochs;
@@ -150,7 +172,7 @@ struct Crew::Ballot {
   std::vector<int64_t> unknown;  // others that have not voted
   bool failed = false;           // as a member says
   std::string cause;             // of this; the first member's
-  std::vector<std::pair<Member, Member>> cuts;  // members that have voted, the first of which does not reach the other
+  std::vector<std::pair<Member, Member>> cuts;  // voters, the first of which does not reach the other
   int64_t last = 0;
 
   const Member* find(int64_t id) const {
@@ -162,16 +184,23 @@ struct Crew::Ballot {
 
 // Leaves out hosts until all that are left reach each other.
 void Crew::Ballot::part(const Deal& before) {
+  const auto is_new = [&](const Member& m) {
+    return std::ranges::find(before.members, m.id, &Member::id) == before.members.end();
+  };
   for (;;) {
     std::erase_if(cuts, [&](const auto& cut) { return !find(cut.first.id) || !find(cut.second.id); });
     if (cuts.empty()) return;
     std::string host;
-    std::pair<size_t, ptrdiff_t> most;  // the hosts that it does not reach, and fewer members than others
+    // It has newcomers only, the hosts that it does not reach, its members, its processes.
+    std::tuple<bool, size_t, ptrdiff_t, ptrdiff_t> most;
     for (const Member& m : voters) {
+      if (std::ranges::find(voters, m.host, &Member::host)->id != m.id) continue;  // the first speaks for its host
       std::set<std::string> unreached;
       for (const auto& [a, b] : cuts)
         if (a.host == m.host || b.host == m.host) unreached.insert(a.host == m.host ? b.host : a.host);
-      const std::pair worth(unreached.size(), -std::ranges::count(voters, m.host, &Member::host));
+      if (unreached.empty()) continue;
+      const auto old = std::ranges::count_if(voters, [&](const Member& v) { return v.host == m.host && !is_new(v); });
+      const std::tuple worth(old == 0, unreached.size(), -old, -std::ranges::count(voters, m.host, &Member::host));
       if (host.empty() || worth >= most) host = m.host, most = worth;
     }
     const auto& [a, b] = *std::ranges::find_if(
@@ -182,8 +211,7 @@ void Crew::Ballot::part(const Deal& before) {
                           " left out: there is no way between it and ", stays.self, ", though both reach the store"));
     std::erase_if(voters, [&](const Member& m) {
       if (m.host != host) return false;
-      const bool is_new = std::ranges::find(before.members, m.id, &Member::id) == before.members.end();
-      if (is_new) unknown.push_back(m.id), --comers;  // it waits
+      if (is_new(m)) unknown.push_back(m.id), --comers;  // it waits
       return true;
     });
   }
@@ -234,13 +262,12 @@ Deal Crew::next(const Standing& standing, End end, const std::string& cause) {
   for (std::string why = cause;;) {
     why.resize(std::min(why.find('\n'), why.size()));  // a table of the ranks may follow
     const bool was_member = rank() >= 0;
-    if (!was_member) await_way();
-    const int64_t number = deal_.number + 1;
     const bool failed = end == End::failure || end == End::timeout;
-    std::string vote = concat(member_text({id_, standing, host_, self_, options_.place}), "\t", int(failed), "\t",
-                              one_line(why));
-    for (const Member& m : failed ? unreached() : std::vector<Member>()) vote += concat("\t", m.id);
-    const std::string voted = store_->set_once(vote_key(number, id_), vote);
+    const auto away = !was_member ? await_way() : failed ? unreached() : std::vector<Member>();
+    const int64_t number = deal_.number + 1;
+    Vote vote{{id_, standing, host_, self_, options_.place}, failed, one_line(why)};
+    for (const Member& m : away) vote.unreached.push_back(m.id);
+    const std::string voted = store_->set_once(vote_key(number, id_), vote.text());
     if (voted.starts_with(kLate)) store_->set_once(gone_key(id_), voted.substr(kLate.size()));
     if (!was_member && number > 1 && int(deal_.members.size()) < options_.max_ranks)
       store_->set(concat(folder_of(deal_.number), "/", kChangeKey), self_ + " joins");
@@ -297,24 +324,27 @@ std::vector<Member> Crew::unreached() {
   return out;
 }
 
-// Of a newcomer: for it, members that it does not reach would stop in vain.
-void Crew::await_way() {
-  for (bool told = false;; told = true) {
+// Of a newcomer: members that it does not reach would stop for it in vain. If they stop anyway, it may take part;
+// returns those that it does not reach.
+std::vector<Member> Crew::await_way() {
+  for (Seconds pause = kFirstRetry;; pause = std::min(2 * pause, kRetry)) {
     follow();
     const auto away = unreached();
-    if (away.empty()) return;
-    if (!told) log_warn("this process waits until it reaches ", away.front().self, ", a rank of the job");
+    if (away.empty()) return {};
+    const std::string change = concat(folder_of(deal_.number), "/", kChangeKey), failure = failure_key(deal_.number);
+    if (store_->get(change) || store_->get(failure)) return away;
+    if (pause == kFirstRetry) log_warn("this process waits until it reaches ", away.front().self, ", a rank of the job");
     check_job();
     RT_CHECK_AS(comm::Starved, !options_.told_to_stop || !options_.told_to_stop(), "there is no way to ",
                 away.front().self);
-    const std::string keys[] = {deal_key(deal_.number + 1), kFailureKey, kDoneKey};
-    store_->wait_any(keys, Deadline(kRetry));
+    const std::string keys[] = {change, failure, kFailureKey, kDoneKey};
+    store_->wait_any(keys, Deadline(pause));
   }
 }
 
 Crew::Ballot Crew::look(int64_t number) {
   Ballot out;
-  std::vector<std::pair<int64_t, int64_t>> unreached;
+  std::vector<Vote> votes, comers;
   for (const Member& m : deal_.members) {
     if (auto gone = store_->get(gone_key(m.id))) {
       out.gone.push_back(std::move(*gone));
@@ -323,17 +353,12 @@ Crew::Ballot Crew::look(int64_t number) {
     } else if (vote->starts_with(kLate)) {
       out.gone.push_back(store_->set_once(gone_key(m.id), vote->substr(kLate.size())));
     } else {
-      Cells cells(*vote);
-      out.voters.push_back(member_of(m.id, cells));
-      const bool failed = cells.number() != 0;
-      const std::string cause = cells.word();
-      if (failed && !out.failed) out.cause = cause;
-      out.failed |= failed;
-      while (cells.more()) unreached.emplace_back(m.id, cells.number());
+      votes.push_back(Vote::parse(m.id, *vote));
+      if (votes.back().failed && !out.failed) out.cause = votes.back().cause;
+      out.failed |= votes.back().failed;
     }
   }
   out.last = store_->add(kIds, 0);
-  std::vector<Member> comers;
   std::vector<int64_t> others = deal_.others;
   for (int64_t id = deal_.last + 1; id <= out.last; ++id) others.push_back(id);
   for (const int64_t id : others) {
@@ -343,14 +368,15 @@ Crew::Ballot Crew::look(int64_t number) {
       out.unknown.push_back(id);
       continue;
     }
-    Cells cells(*vote);
-    comers.push_back(member_of(id, cells));
+    comers.push_back(Vote::parse(id, *vote));
   }
-  std::ranges::stable_sort(comers, {}, &Member::place);
+  std::ranges::stable_sort(comers, {}, [](const Vote& v) { return v.from.place; });
   out.comers = int(comers.size());
-  out.voters.insert(out.voters.end(), comers.begin(), comers.end());
-  for (const auto& [from, to] : unreached)
-    if (const Member *a = out.find(from), *b = out.find(to); b) out.cuts.emplace_back(*a, *b);
+  votes.insert(votes.end(), comers.begin(), comers.end());
+  for (const Vote& v : votes) out.voters.push_back(v.from);
+  for (const Vote& v : votes)
+    for (const int64_t id : v.unreached)
+      if (const Member* m = out.find(id)) out.cuts.emplace_back(v.from, *m);
   return out;
 }
 

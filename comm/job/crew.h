@@ -55,9 +55,9 @@ struct Deal {
 // Every member of a generation votes for the next one, or has gone. Then the first to see this writes the deal with
 // set_once. Who hangs is waited for, then gets a vote that says so: it counts as gone, and ends itself once it notices.
 // A generation begins when all its members know of it; if one goes before, they vote again.
-// After a failure though nobody has gone, a vote also says which members on other hosts its process does not reach.
-// Hosts are then left out until the others all reach each other: first the one that reaches the fewest others, of
-// several the one with the fewest members, then the last. A newcomer waits until it reaches all members.
+// After a failure a vote also says which members on other hosts, that have not gone, its process does not reach. Hosts
+// are left out until the others all reach each other: first one without members, then the one that reaches the fewest
+// others, of several the one with the fewest members, then the last. A newcomer waits until it reaches all members.
 class Crew {
  public:
   struct Options {
@@ -119,7 +119,7 @@ class Crew {
   bool on_other_host(int rank) const { return deal_.members[size_t(rank)].host != host_; }
   bool has_several_hosts() const;
   std::vector<Member> unreached();
-  void await_way();
+  std::vector<Member> await_way();
   void check_job();
   Deal read_deal(const std::string& text);
   void follow();
