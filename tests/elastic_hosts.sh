@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Elastic training over two and three hosts, which are network namespaces with cables to a switch: on slow cables that
 # lose packets, without one cable and with it again, with a switch that passes nothing between two hosts, and without
-# the store, from which it is resumed. The weights are always those of an undisturbed training. Usage: tests/elastic_hosts.sh [BINARY]. Exit code 77: this process may not
-# make namespaces.
+# the store, from which it is resumed. The weights are always those of an undisturbed training.
+# Usage: tests/elastic_hosts.sh [BINARY]. Exit code 77: this process may not make namespaces.
 set -euo pipefail
 binary=$(realpath "${1:-"$(dirname "${BASH_SOURCE[0]}")/../build/cpu/ringtape"}")
 name=elastic_hosts.sh
@@ -165,9 +165,10 @@ else
   wait_until 60 "the others go on" says "runs/$run/metrics.jsonl" '"ranks":3,"cause":"a rank .* is left out'
   on=$(since "$began")
   for name in host0 host1 host2; do
-    wait_until 30 "the reason in the output of $name" says "$name.log" 'is left out: there is no way between it and a rank'
+    wait_until 30 "the reason in the output of $name" says "$name.log" 'is left out: there is no way between it and a'
   done
-  wait_until 30 "the rank that was left out waits" grep -q 'waits until it reaches a rank' "$work/host1.log" "$work/host2.log"
+  waits() { grep -q 'waits until it reaches a rank' "$work/host1.log" "$work/host2.log"; }
+  wait_until 30 "the rank that was left out waits" waits
   between off 1 2
   wait_until 60 "4 ranks again" says "runs/$run/metrics.jsonl" '"ranks":4,"cause":".* joined'
   ended_well store host0 host1 host2

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -16,7 +17,8 @@ namespace {
 
 constexpr const char *kIds = "crew/ids", *kNow = "crew/now";  // counter of processes; the newest generation, about
 constexpr Seconds kPoll{0.02};                                // between two looks for processes that are not there
-constexpr Seconds kFirstRetry{1}, kRetry{15};                 // between two tries to reach others
+constexpr Seconds kFirstRetry{1}, kRetry{15};                 // of a newcomer, to reach others
+constexpr Seconds kRound{0.5};                                // of tries, after which members may have gone
 constexpr Seconds kPrompt{2};  // for those that hang, and have been waited for already
 const std::string kLate = "late: ";  // and why: what others put in the place of a vote
 const std::string kSilent = " did not answer";
@@ -310,17 +312,20 @@ bool Crew::has_several_hosts() const {
 
 // The members on other hosts that this process does not reach, though they have not gone.
 std::vector<Member> Crew::unreached() {
-  std::vector<std::string> addresses;
-  std::vector<std::pair<std::string, Member>> all;
-  for (const Member& m : deal_.members)
-    if (options_.contact && m.host != host_ && !store_->get(gone_key(m.id)))
-      if (const auto address = store_->get(contact_key(m.id)); address && !address->empty())
-        addresses.push_back(*address), all.emplace_back(*address, m);
-  if (all.empty()) return {};
-  const auto silent = options_.contact->silent(addresses, std::min(options_.answer, options_.patience / 2));
   std::vector<Member> out;
-  for (const auto& [address, m] : all)
-    if (std::ranges::find(silent, address) != silent.end()) out.push_back(m);
+  std::map<int64_t, std::string> addresses;
+  for (const Member& m : deal_.members)
+    if (options_.contact && m.host != host_)
+      if (const auto address = store_->get(contact_key(m.id)); address && !address->empty())
+        out.push_back(m), addresses[m.id] = *address;
+  const Seconds most = std::min(options_.answer, options_.patience / 2), round = std::min(kRound, most);
+  for (Seconds tried{0}; !out.empty() && tried < most; tried += round) {
+    std::erase_if(out, [&](const Member& m) { return store_->get(gone_key(m.id)).has_value(); });
+    std::vector<std::string> asked;
+    for (const Member& m : out) asked.push_back(addresses[m.id]);
+    const auto silent = options_.contact->silent(asked, round);
+    std::erase_if(out, [&](const Member& m) { return std::ranges::find(silent, addresses[m.id]) == silent.end(); });
+  }
   return out;
 }
 
@@ -333,7 +338,8 @@ std::vector<Member> Crew::await_way() {
     if (away.empty()) return {};
     const std::string change = concat(folder_of(deal_.number), "/", kChangeKey), failure = failure_key(deal_.number);
     if (store_->get(change) || store_->get(failure)) return away;
-    if (pause == kFirstRetry) log_warn("this process waits until it reaches ", away.front().self, ", a rank of the job");
+    if (pause == kFirstRetry)
+      log_warn("this process waits until it reaches ", away.front().self, ", a rank of the job");
     check_job();
     RT_CHECK_AS(comm::Starved, !options_.told_to_stop || !options_.told_to_stop(), "there is no way to ",
                 away.front().self);

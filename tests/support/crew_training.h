@@ -136,7 +136,7 @@ class CrewTraining : public SimulatedProcesses {
                                  .min_ranks = plan_.min_ranks,
                                  .max_ranks = plan_.max_ranks,
                                  .wait_for_ranks = comm::Seconds(0.1),
-                                 .answer = comm::Seconds(plan_.min_ranks > 1 ? 0.05 : 10),  // or others starve
+                                 .answer = comm::Seconds(plan_.min_ranks > 1 ? 0.05 : 3),  // or others starve
                                  .contact = std::make_shared<SimulatedContact>(*this, p, store)},
                    concat("host ", host(p)), self);
       std::string cause, last;
