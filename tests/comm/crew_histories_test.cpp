@@ -127,7 +127,7 @@ TEST(CrewHistories, CutsBetweenHosts) {
       const int decisions = tries.decisions_of(plan);
       for (unsigned set = 1; set < 1u << pairs.size(); ++set)
         for (int from = 1; from <= decisions; ++from) {
-          if (n++ % (5 * kShare) != 0) continue;
+          if (n++ % (11 * kShare) != 0) continue;
           plan.cuts.clear();
           for (size_t i = 0; i < pairs.size(); ++i)
             if (set >> i & 1) plan.cuts.push_back(pairs[i]), plan.cuts.back().from = from;
@@ -138,13 +138,13 @@ TEST(CrewHistories, CutsBetweenHosts) {
         }
     }
   }
-  tries.record(5'000 / kShare);
+  tries.record(2'000 / kShare);
 }
 
 // Also cuts that end, while processes come, go, die and hang, some of them on one host.
 TEST(CrewHistories, RandomCuts) {
   Tries tries;
-  const int count = (full() ? 100'000 : 10'000) / kShare;
+  const int count = (full() ? 100'000 : 5'000) / kShare;
   for (int i = 0; i < count; ++i) {
     Plan plan{.processes = 2 + i % 3,
               .newcomers = i / 3 % 3,
