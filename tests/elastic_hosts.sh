@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Elastic training over two and three hosts, which are network namespaces with cables to a switch: on slow cables that
-# lose packets, without one cable and with it again, and without the store, from which it is resumed. The weights are
-# always those of an undisturbed training. Usage: tests/elastic_hosts.sh [BINARY]. Exit code 77: this process may not
-# make namespaces.
+# lose packets, without one cable and with it again, with a switch that passes nothing between two hosts, and without
+# the store, from which it is resumed. The weights are always those of an undisturbed training.
+# Usage: tests/elastic_hosts.sh [BINARY]. Exit code 77: this process may not make namespaces.
 set -euo pipefail
 binary=$(realpath "${1:-"$(dirname "${BASH_SOURCE[0]}")/../build/cpu/ringtape"}")
 name=elastic_hosts.sh
@@ -149,3 +149,29 @@ for how in cable kill; do
   says "$run.log" "resume runs/$run/checkpoints" || fail "$run: expected that it is resumed"
   same_bytes 20
 done
+
+# Between two of three hosts nothing passes, but both reach the store. One of them is left out, waits,
+# and comes back.
+between() { # on|off HOST...
+  for host in "${@:2}"; do bridge -n "$switch" link set dev "port$host" isolated "$1"; done
+}
+run=cut
+training+=(--step-timeout 3)
+if ! command -v bridge >/dev/null || ! between off 1 2 2>"$work/error"; then
+  echo "elastic_hosts.sh: no cut between two hosts: $(cat "$work/error" 2>/dev/null || echo "there is no bridge")"
+else
+  job 20 2 1 1
+  between on 1 2 && began=$(now)
+  wait_until 60 "the others go on" says "runs/$run/metrics.jsonl" '"ranks":3,"cause":"a rank .* is left out'
+  on=$(since "$began")
+  for name in host0 host1 host2; do
+    wait_until 30 "the reason in the output of $name" says "$name.log" 'is left out: there is no way between it and a'
+  done
+  waits() { grep -q 'waits until it reaches a rank' "$work/host1.log" "$work/host2.log"; }
+  wait_until 30 "the rank that was left out waits" waits
+  between off 1 2
+  wait_until 60 "4 ranks again" says "runs/$run/metrics.jsonl" '"ranks":4,"cause":".* joined'
+  ended_well store host0 host1 host2
+  same_bytes 20
+  echo "elastic_hosts.sh: a cut between two of three hosts: the others went on after $on s, and it came back"
+fi

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "comm/job/hub.h"
@@ -14,15 +17,19 @@ namespace {
 
 constexpr const char *kIds = "crew/ids", *kNow = "crew/now";  // counter of processes; the newest generation, about
 constexpr Seconds kPoll{0.02};                                // between two looks for processes that are not there
+constexpr Seconds kFirstRetry{1}, kRetry{15};                 // of a newcomer, to reach others
+constexpr Seconds kRound{0.5};                                // of tries, after which members may have gone
 constexpr Seconds kPrompt{2};  // for those that hang, and have been waited for already
 const std::string kLate = "late: ";  // and why: what others put in the place of a vote
 const std::string kSilent = " did not answer";
 const std::string kFinished = "done";  // in the place of a deal
+const std::string kLeftBehind = "the other ranks have gone on without this process: ";
 const std::string kDamaged = "the store has a damaged record of the job";
 
 std::string gone_key(int64_t id) { return concat("crew/gone/", id); }
 std::string deal_key(int64_t number) { return concat("crew/deal/", number); }
 std::string vote_key(int64_t number, int64_t id) { return concat("crew/vote/", number, "/", id); }
+std::string contact_key(int64_t id) { return concat("crew/contact/", id); }
 std::string here_key(int64_t number, int64_t id) { return concat("crew/here/", number, "/", id); }
 std::string folder_of(int64_t number) { return concat("gen/", number); }
 std::string failure_key(int64_t number) { return concat(folder_of(number), "/", kFailureKey); }
@@ -75,6 +82,28 @@ Member member_of(int64_t id, Cells& cells) {
   return out;
 }
 
+// What a process says of itself, whether the generation failed, why, and which members it does not reach.
+struct Vote {
+  Member from;
+  bool failed = false;
+  std::string cause{};
+  std::vector<int64_t> unreached{};
+
+  std::string text() const {
+    std::string out = concat(member_text(from), "\t", int(failed), "\t", cause);
+    for (const int64_t id : unreached) out += concat("\t", id);
+    return out;
+  }
+  static Vote parse(int64_t id, std::string_view text) {
+    Cells cells(text);
+    Vote out{.from = member_of(id, cells)};
+    out.failed = cells.number() != 0;
+    out.cause = cells.word();
+    while (cells.more()) out.unreached.push_back(cells.number());
+    return out;
+  }
+};
+
 bool is_ahead(const Standing& a, const Standing& b) {
   return a.step != b.step ? a.step > b.step : a.epochs < b.epochs;
 }
@@ -98,6 +127,11 @@ int island_of(const std::vector<Member>& members) {
 }
 
 }  // namespace
+
+std::string Deal::summary() const {
+  return concat("generation ", number, ": ", members.size(), members.size() == 1 ? " rank" : " ranks",
+                cause.empty() ? "" : "; ", cause);
+}
 
 std::string Deal::text() const {
   std::string out = concat(number, "\t", last, "\t", source, "\t", stalls, "\t", one_line(cause), "\n");
@@ -140,8 +174,50 @@ struct Crew::Ballot {
   std::vector<int64_t> unknown;  // others that have not voted
   bool failed = false;           // as a member says
   std::string cause;             // of this; the first member's
+  std::vector<std::pair<Member, Member>> cuts;  // voters, the first of which does not reach the other
   int64_t last = 0;
+
+  const Member* find(int64_t id) const {
+    const auto at = std::ranges::find(voters, id, &Member::id);
+    return at == voters.end() ? nullptr : &*at;
+  }
+  void part(const Deal& before);
 };
+
+// Leaves out hosts until all that are left reach each other.
+void Crew::Ballot::part(const Deal& before) {
+  const auto is_new = [&](const Member& m) {
+    return std::ranges::find(before.members, m.id, &Member::id) == before.members.end();
+  };
+  for (;;) {
+    std::erase_if(cuts, [&](const auto& cut) { return !find(cut.first.id) || !find(cut.second.id); });
+    if (cuts.empty()) return;
+    std::string host;
+    // It has newcomers only, the hosts that it does not reach, its members, its processes.
+    std::tuple<bool, size_t, ptrdiff_t, ptrdiff_t> most;
+    for (const Member& m : voters) {
+      if (std::ranges::find(voters, m.host, &Member::host)->id != m.id) continue;  // the first speaks for its host
+      std::set<std::string> unreached;
+      for (const auto& [a, b] : cuts)
+        if (a.host == m.host || b.host == m.host) unreached.insert(a.host == m.host ? b.host : a.host);
+      if (unreached.empty()) continue;
+      const auto old = std::ranges::count_if(voters, [&](const Member& v) { return v.host == m.host && !is_new(v); });
+      const std::tuple worth(old == 0, unreached.size(), -old, -std::ranges::count(voters, m.host, &Member::host));
+      if (host.empty() || worth >= most) host = m.host, most = worth;
+    }
+    const auto& [a, b] = *std::ranges::find_if(
+        cuts, [&](const auto& cut) { return cut.first.host == host || cut.second.host == host; });
+    const auto& [left, stays] = a.host == host ? std::tie(a, b) : std::tie(b, a);
+    const auto more = std::ranges::count(voters, host, &Member::host) - 1;
+    gone.push_back(concat(left.self, more > 0 ? concat(" and ", more, " more of its host are") : " is",
+                          " left out: there is no way between it and ", stays.self, ", though both reach the store"));
+    std::erase_if(voters, [&](const Member& m) {
+      if (m.host != host) return false;
+      if (is_new(m)) unknown.push_back(m.id), --comers;  // it waits
+      return true;
+    });
+  }
+}
 
 Crew::Crew(std::shared_ptr<Store> store, const Options& options, std::string host, std::string self)
     : store_(std::move(store)), options_(options), host_(one_line(std::move(host))), self_(one_line(std::move(self))) {
@@ -167,7 +243,7 @@ int Crew::rank() const {
 
 void Crew::check() {
   const auto gone = store_->get(gone_key(id_));
-  RT_CHECK_AS(comm::Evicted, !gone, "the other ranks have gone on without this process: ", *gone);
+  RT_CHECK_AS(comm::Evicted, !gone, kLeftBehind, *gone);
 }
 
 void Crew::check_job() {
@@ -188,11 +264,12 @@ Deal Crew::next(const Standing& standing, End end, const std::string& cause) {
   for (std::string why = cause;;) {
     why.resize(std::min(why.find('\n'), why.size()));  // a table of the ranks may follow
     const bool was_member = rank() >= 0;
-    if (!was_member) follow();
+    const bool failed = end == End::failure || end == End::timeout;
+    const auto away = !was_member ? await_way() : failed ? unreached() : std::vector<Member>();
     const int64_t number = deal_.number + 1;
-    const std::string ours = member_text({id_, standing, host_, self_, options_.place}),
-                      vote = concat(ours, "\t", int(end == End::failure || end == End::timeout), "\t", one_line(why));
-    const std::string voted = store_->set_once(vote_key(number, id_), vote);
+    Vote vote{{id_, standing, host_, self_, options_.place}, failed, one_line(why)};
+    for (const Member& m : away) vote.unreached.push_back(m.id);
+    const std::string voted = store_->set_once(vote_key(number, id_), vote.text());
     if (voted.starts_with(kLate)) store_->set_once(gone_key(id_), voted.substr(kLate.size()));
     if (!was_member && number > 1 && int(deal_.members.size()) < options_.max_ranks)
       store_->set(concat(folder_of(deal_.number), "/", kChangeKey), self_ + " joins");
@@ -206,7 +283,7 @@ Deal Crew::next(const Standing& standing, End end, const std::string& cause) {
       continue;
     }
     check();
-    RT_CHECK_AS(comm::Evicted, !was_member, "the other ranks have gone on without this process");
+    RT_CHECK_AS(comm::Evicted, !was_member, kLeftBehind, deal_.cause);
   }
   change_->store(false);
   return deal_;
@@ -217,6 +294,7 @@ Deal Crew::next(const Standing& standing, End end, const std::string& cause) {
 std::optional<std::string> Crew::gather() {
   const std::string failure = failure_key(deal_.number);
   store_->will(failure, self_);
+  if (has_several_hosts()) store_->set(contact_key(id_), options_.contact->address());
   store_->set(here_key(deal_.number, id_), "1");
   const Deadline deadline(options_.patience);
   for (const Member& m : deal_.members) {
@@ -228,8 +306,51 @@ std::optional<std::string> Crew::gather() {
   return std::nullopt;
 }
 
+bool Crew::has_several_hosts() const {
+  return options_.contact && std::ranges::any_of(deal_.members, [&](const Member& m) { return m.host != host_; });
+}
+
+// The members on other hosts that this process does not reach, though they have not gone.
+std::vector<Member> Crew::unreached() {
+  std::vector<Member> out;
+  std::map<int64_t, std::string> addresses;
+  for (const Member& m : deal_.members)
+    if (options_.contact && m.host != host_)
+      if (const auto address = store_->get(contact_key(m.id)); address && !address->empty())
+        out.push_back(m), addresses[m.id] = *address;
+  const Seconds most = std::min(options_.answer, options_.patience / 2), round = std::min(kRound, most);
+  for (Seconds tried{0}; !out.empty() && tried < most; tried += round) {
+    std::erase_if(out, [&](const Member& m) { return store_->get(gone_key(m.id)).has_value(); });
+    std::vector<std::string> asked;
+    for (const Member& m : out) asked.push_back(addresses[m.id]);
+    const auto silent = options_.contact->silent(asked, round);
+    std::erase_if(out, [&](const Member& m) { return std::ranges::find(silent, addresses[m.id]) == silent.end(); });
+  }
+  return out;
+}
+
+// Of a newcomer: members that it does not reach would stop for it in vain. If they stop anyway, it may take part;
+// returns those that it does not reach.
+std::vector<Member> Crew::await_way() {
+  for (Seconds pause = kFirstRetry;; pause = std::min(2 * pause, kRetry)) {
+    follow();
+    const auto away = unreached();
+    if (away.empty()) return {};
+    const std::string change = concat(folder_of(deal_.number), "/", kChangeKey), failure = failure_key(deal_.number);
+    if (store_->get(change) || store_->get(failure)) return away;
+    if (pause == kFirstRetry)
+      log_warn("this process waits until it reaches ", away.front().self, ", a rank of the job");
+    check_job();
+    RT_CHECK_AS(comm::Starved, !options_.told_to_stop || !options_.told_to_stop(), "there is no way to ",
+                away.front().self);
+    const std::string keys[] = {change, failure, kFailureKey, kDoneKey};
+    store_->wait_any(keys, Deadline(pause));
+  }
+}
+
 Crew::Ballot Crew::look(int64_t number) {
   Ballot out;
+  std::vector<Vote> votes, comers;
   for (const Member& m : deal_.members) {
     if (auto gone = store_->get(gone_key(m.id))) {
       out.gone.push_back(std::move(*gone));
@@ -238,15 +359,12 @@ Crew::Ballot Crew::look(int64_t number) {
     } else if (vote->starts_with(kLate)) {
       out.gone.push_back(store_->set_once(gone_key(m.id), vote->substr(kLate.size())));
     } else {
-      Cells cells(*vote);
-      out.voters.push_back(member_of(m.id, cells));
-      const bool failed = cells.number() != 0;
-      if (failed && !out.failed) out.cause = cells.word();
-      out.failed |= failed;
+      votes.push_back(Vote::parse(m.id, *vote));
+      if (votes.back().failed && !out.failed) out.cause = votes.back().cause;
+      out.failed |= votes.back().failed;
     }
   }
   out.last = store_->add(kIds, 0);
-  std::vector<Member> comers;
   std::vector<int64_t> others = deal_.others;
   for (int64_t id = deal_.last + 1; id <= out.last; ++id) others.push_back(id);
   for (const int64_t id : others) {
@@ -256,21 +374,25 @@ Crew::Ballot Crew::look(int64_t number) {
       out.unknown.push_back(id);
       continue;
     }
-    Cells cells(*vote);
-    comers.push_back(member_of(id, cells));
+    comers.push_back(Vote::parse(id, *vote));
   }
-  std::ranges::stable_sort(comers, {}, &Member::place);
+  std::ranges::stable_sort(comers, {}, [](const Vote& v) { return v.from.place; });
   out.comers = int(comers.size());
-  out.voters.insert(out.voters.end(), comers.begin(), comers.end());
+  votes.insert(votes.end(), comers.begin(), comers.end());
+  for (const Vote& v : votes) out.voters.push_back(v.from);
+  for (const Vote& v : votes)
+    for (const int64_t id : v.unreached)
+      if (const Member* m = out.find(id)) out.cuts.emplace_back(v.from, *m);
   return out;
 }
 
 // Returns the deal of generation `number`, which this process makes if it is the first to see all votes.
 std::string Crew::decide(int64_t number, End end, const std::string& cause) {
   const Deadline patience(end == End::none ? Seconds(1e8) : options_.patience);
-  const Deadline prompt(std::min(kPrompt, options_.patience));
+  const Seconds trying = has_several_hosts() ? options_.answer : Seconds(0);  // others, to reach each other
+  const Deadline prompt(std::min(kPrompt + trying, options_.patience));
   for (Seconds starved{0};;) {
-    const Ballot ballot = look(number);
+    Ballot ballot = look(number);
     if (auto dealt = store_->get(deal_key(number))) return *dealt;  // after the look, which may have come too late
     check_job();
     if (!ballot.missing.empty()) {
@@ -287,6 +409,7 @@ std::string Crew::decide(int64_t number, End end, const std::string& cause) {
       }
       continue;
     }
+    ballot.part(deal_);
     const auto voters = int(ballot.voters.size());
     const bool all = voters >= (number == 1 ? std::max(options_.ranks, options_.min_ranks) : options_.min_ranks);
     const bool waited =

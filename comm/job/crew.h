@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/job/contact.h"
 #include "comm/job/rendezvous.h"
 #include "comm/store/store.h"
 
@@ -38,6 +39,7 @@ struct Deal {
   int64_t stalls = 0;  // how many generations before it failed one after another at one step, though nobody had gone
   std::string cause{};            // why the generation before it ended; one line
 
+  std::string summary() const;  // for users: the number, how many ranks, and the cause
   std::string text() const;
   static Deal parse(std::string_view text);  // throws CommError
 };
@@ -53,6 +55,9 @@ struct Deal {
 // Every member of a generation votes for the next one, or has gone. Then the first to see this writes the deal with
 // set_once. Who hangs is waited for, then gets a vote that says so: it counts as gone, and ends itself once it notices.
 // A generation begins when all its members know of it; if one goes before, they vote again.
+// After a failure a vote also says which members on other hosts, that have not gone, its process does not reach. Hosts
+// are left out until the others all reach each other: first one without members, then the one that reaches the fewest
+// others, of several the one with the fewest members, then the last. A newcomer waits until it reaches all members.
 class Crew {
  public:
   struct Options {
@@ -63,6 +68,8 @@ class Crew {
     bool (*told_to_stop)() = nullptr;  // whether this process must not wait for others any more; null: it may
     Seconds wait_for_ranks{300}; // how long fewer than min_ranks wait for others
     Seconds patience{600};       // how long a member that has not gone is waited for
+    Seconds answer{10};          // how long one that gives no answer is tried to be reached; at most half of patience
+    std::shared_ptr<Contact> contact{};  // null: all reach each other
   };
   Crew(std::shared_ptr<Store> store, const Options& options, std::string host, std::string self);
   ~Crew();  // says that this process has gone
@@ -80,6 +87,8 @@ class Crew {
   const Deal& deal() const { return deal_; }
   const Options& options() const { return options_; }
   int rank() const;  // in deal(); -1: none
+  // Whether it is the first of its host's ranks.
+  bool speaks_for_host() const { return rank() == 0 || (rank() > 0 && on_other_host(rank() - 1)); }
   // Whether the generation has fewer than min_ranks members, who can only save what they have.
   bool is_last() const { return int(deal_.members.size()) < options_.min_ranks; }
 
@@ -107,6 +116,10 @@ class Crew {
   std::string decide(int64_t number, End end, const std::string& cause);
   Deal propose(int64_t number, const Ballot& ballot);
   std::optional<std::string> gather();
+  bool on_other_host(int rank) const { return deal_.members[size_t(rank)].host != host_; }
+  bool has_several_hosts() const;
+  std::vector<Member> unreached();
+  std::vector<Member> await_way();
   void check_job();
   Deal read_deal(const std::string& text);
   void follow();

@@ -64,16 +64,28 @@ Place from_torchrun(const Lookup& lookup) {
   return p;
 }
 
+// The names of the variables of an MPI launcher.
+struct MpiNames {
+  const char *size, *rank, *local_size, *local_rank;
+};
+Place from_mpi(const Variables& v, const char* launcher, const MpiNames& names, const std::string& job) {
+  Place p{.launcher = launcher};
+  p.size = v.number(names.size, 1, kMaxRanks);
+  p.rank = v.number(names.rank, 0, p.size - 1);
+  p.local_size = v.number(names.local_size, 1, p.size);
+  p.local_rank = v.number(names.local_rank, 0, p.local_size - 1);
+  p.one_host = p.local_size == p.size;
+  p.job = concat(launcher, ' ', job);
+  p.host = v.text("MASTER_ADDR");
+  return p;
+}
+
 Place from_open_mpi(const Lookup& lookup) {
   const Variables v(lookup, "Open MPI");
-  Place p{.launcher = "mpirun"};
-  p.size = v.number("OMPI_COMM_WORLD_SIZE", 1, kMaxRanks);
-  p.rank = v.number("OMPI_COMM_WORLD_RANK", 0, p.size - 1);
-  p.local_size = v.number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, p.size);
-  p.local_rank = v.number("OMPI_COMM_WORLD_LOCAL_RANK", 0, p.local_size - 1);
-  p.one_host = p.local_size == p.size;
-  p.job = concat("mpirun ", v.text("PMIX_NAMESPACE", v.text("OMPI_MCA_ess_base_jobid", std::to_string(::getppid()))));
-  p.host = v.text("MASTER_ADDR");
+  Place p = from_mpi(v, "mpirun",
+                     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                      "OMPI_COMM_WORLD_LOCAL_RANK"},
+                     v.text("PMIX_NAMESPACE", v.text("OMPI_MCA_ess_base_jobid", std::to_string(::getppid()))));
   p.port = v.number("MASTER_PORT", 1, 65535, port_for(p.job));
   return p;
 }
@@ -91,14 +103,8 @@ pid_t hydra_proxy() {
 
 Place from_hydra(const Lookup& lookup) {
   const Variables v(lookup, "mpiexec");
-  Place p{.launcher = "mpiexec"};
-  p.size = v.number("PMI_SIZE", 1, kMaxRanks);
-  p.rank = v.number("PMI_RANK", 0, p.size - 1);
-  p.local_size = v.number("MPI_LOCALNRANKS", 1, p.size);
-  p.local_rank = v.number("MPI_LOCALRANKID", 0, p.local_size - 1);
-  p.one_host = p.local_size == p.size;
-  p.job = concat("mpiexec ", hydra_proxy());
-  p.host = v.text("MASTER_ADDR");
+  Place p = from_mpi(v, "mpiexec", {"PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
+                     std::to_string(hydra_proxy()));
   p.port = v.number("MASTER_PORT", 1, 65535, p.one_host ? port_for(p.job) : 29500);
   return p;
 }

@@ -39,10 +39,8 @@ Fd open_socket(const addrinfo& a) {
   return s;
 }
 
-// 0 or an errno.
-int finish_connecting(const Fd& s, const addrinfo& a, Deadline deadline) {
-  if (::connect(s.get(), a.ai_addr, a.ai_addrlen) == 0) return 0;
-  if (errno != EINPROGRESS) return errno;
+// Of a connection that has begun: 0 or an errno.
+int result_of_connecting(const Fd& s, Deadline deadline) {
   pollfd p{s.get(), POLLOUT, 0};
   int ready = 0;
   while ((ready = ::poll(&p, 1, deadline.left_ms())) < 0 && errno == EINTR) {}
@@ -50,6 +48,12 @@ int finish_connecting(const Fd& s, const addrinfo& a, Deadline deadline) {
   int error = 0;
   socklen_t size = sizeof error;
   return ::getsockopt(s.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+}
+
+// 0 or an errno.
+int finish_connecting(const Fd& s, const addrinfo& a, Deadline deadline) {
+  if (::connect(s.get(), a.ai_addr, a.ai_addrlen) == 0) return 0;
+  return errno == EINPROGRESS ? result_of_connecting(s, deadline) : errno;
 }
 
 }  // namespace
@@ -124,6 +128,23 @@ Fd connect_to(const std::string& host, int port, Deadline deadline) {
 bool refuses(const std::string& host, int port, Deadline deadline) {
   int error;
   return !try_to_connect(host, port, deadline, error) && error == ECONNREFUSED;
+}
+
+std::vector<std::string> without_answer(const std::vector<std::string>& addresses, Deadline deadline) {
+  const auto answers = [](int error) { return error == 0 || error == ECONNREFUSED || error == ECONNRESET; };
+  std::vector<std::string> out;
+  std::vector<std::pair<Fd, std::string>> tried;
+  for (const std::string& address : addresses) {
+    const size_t space = address.find(' ');
+    const Addresses a = resolve(address.substr(0, space), std::atoi(address.c_str() + space + 1), AI_NUMERICHOST);
+    Fd s = open_socket(*a);
+    const int error = !s || ::connect(s.get(), a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;  // no socket: not known
+    if (error == EINPROGRESS) tried.emplace_back(std::move(s), address);
+    else if (!answers(error)) out.push_back(address);
+  }
+  for (const auto& [s, address] : tried)
+    if (!answers(result_of_connecting(s, deadline))) out.push_back(address);
+  return out;
 }
 
 }  // namespace ringtape::comm

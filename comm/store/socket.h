@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "comm/base/deadline.h"
 #include "comm/base/fd.h"
@@ -16,6 +17,8 @@ std::string own_address(const Fd& socket);  // of this side, in digits
 Fd connect_to(const std::string& host, int port, Deadline deadline);
 // Whether nothing listens there; false also if this cannot be found out.
 bool refuses(const std::string& host, int port, Deadline deadline);
+// Those of the addresses, "HOST PORT" in digits, all tried at once, from which no answer comes; a refusal is one.
+std::vector<std::string> without_answer(const std::vector<std::string>& addresses, Deadline deadline);
 
 // Takes over an existing socket.
 Fd adopt(int fd);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/base/fd.h"
+#include "comm/store/store.h"
 #include "core/check.h"
 
 // Identification of machines and processes, for ranks of one machine.
@@ -13,6 +14,10 @@ namespace ringtape::comm {
 // The same text in two processes if they have the same kernel and the same namespace of this kind (`man 7 namespaces`):
 // "pid" for processes that can see each other, "net" for processes that reach each other over the loopback address.
 std::string host_identity(const char* names);
+
+// The address by which other hosts reach this one: that of the way to the store, or else the first that is no loopback
+// address; in digits, empty if there is none.
+std::string outer_address(const Store& store);
 
 // Another process, which may end at any moment. If the kernel has pidfds (Linux 5.3), it cannot be confused with a
 // later process of the same id.

@@ -1,7 +1,5 @@
 #include "comm/transport/tcp_mesh.h"
 
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,6 +15,7 @@
 #include "comm/store/socket.h"
 #include "comm/store/token.h"
 #include "comm/transport/host.h"
+#include "core/env.h"
 #include "core/limits.h"
 
 namespace ringtape::comm {
@@ -48,23 +47,6 @@ Bytes32 proof(const std::string& secret, const char* what, const Bytes32& challe
 }
 
 bool same_proof(const Bytes32& a, const Bytes32& b) { return comm::same(view(a), view(b)); }
-
-// The first address of this host that is not a loopback address; empty if there is none.
-std::string outer_address() {
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return "";
-  std::string found;
-  for (const int family : {AF_INET, AF_INET6})
-    for (const ifaddrs* i = all; i && found.empty(); i = i->ifa_next) {
-      if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK))
-        continue;
-      char text[NI_MAXHOST];
-      const socklen_t bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-      if (::getnameinfo(i->ifa_addr, bytes, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) found = text;
-    }
-  ::freeifaddrs(all);
-  return found;
-}
 
 // A numeric address and port in the format of the system.
 struct Endpoint {
@@ -128,8 +110,7 @@ class Mesh {
     }
     if (sockets_ == 0) sockets_ = together_ ? 1 : 4;
     if (together_) return "127.0.0.1";
-    std::string address = store.address();
-    if (address.empty() || address.starts_with("127.") || address == "::1") address = outer_address();
+    const std::string address = outer_address(store);
     RT_CHECK_AS(CommError, !address.empty(), "tcp: rank ", context_.rank,
                 " has no network except the loopback, but not all ranks run on its host");
     return address;
@@ -154,13 +135,14 @@ class Mesh {
   }
 
   // Waits for events with poll(); a raised failure or the deadline always ends it.
-  void poll(std::vector<pollfd>& fds, const std::string& what) {
+  void poll(std::vector<pollfd>& fds, const std::string& what) { (void)poll(fds, what, deadline_); }
+  bool poll(std::vector<pollfd>& fds, const std::string& what, const Deadline& most) {  // false: `most` has passed
     for (;;) {
-      const bool any = ::poll(fds.data(), fds.size(), std::min(deadline_.left_ms(), 50)) > 0;
+      const bool any = ::poll(fds.data(), fds.size(), std::min({deadline_.left_ms(), most.left_ms(), 50})) > 0;
       context_.failure->check();
       RT_CHECK_AS(CommError, !deadline_.passed(), "tcp: rank ", context_.rank, " waited ", context_.timeout.count(),
                   " s for ", what);
-      if (any) return;
+      if (any || most.passed()) return any;
     }
   }
 
@@ -233,9 +215,9 @@ class Mesh {
     int error = ::connect(fd.get(), peer.get(), peer.bytes) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
       std::vector<pollfd> fds{{fd.get(), POLLOUT, 0}};
-      poll(fds, what);
       socklen_t bytes = sizeof error;
-      ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+      if (!poll(fds, what, Deadline(Seconds(env::heartbeat())))) error = ETIMEDOUT;  // its kernel would have answered
+      else ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
     }
     RT_CHECK_AS(CommError, error == 0, "tcp: rank ", context_.rank, " cannot connect to ", what, ": ",
                 std::strerror(error), "; is it running, and does a firewall let ranks reach each other?");

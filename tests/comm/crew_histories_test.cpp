@@ -1,4 +1,5 @@
 // Processes that come, go, die and hang at every call: what must hold for all histories of an elastic training.
+#include <bit>
 #include <cstdlib>
 #include <map>
 
@@ -11,7 +12,9 @@ namespace {
 std::string text_of(const Plan& plan) {
   std::string out = concat(plan.processes, "+", plan.newcomers, " processes, at least ", plan.min_ranks, ", at most ",
                            plan.max_ranks, ", begin ", plan.begin, ", leaver ", plan.leaver, ", order ", plan.order,
-                           ", random ", plan.random_strikes, ", failures ", plan.failures, ", strikes");
+                           ", random ", plan.random_strikes, ", failures ", plan.failures, ", hosts ",
+                           plan.hosts, ", strikes");
+  for (const Cut& c : plan.cuts) out += concat(" cut {", c.a, ", ", c.b, ", ", c.from, ", ", c.until, "}");
   for (const Strike& s : plan.strikes) out += concat(" {", s.decision, ", ", s.process, ", ", s.deadlines, "}");
   return out;
 }
@@ -48,9 +51,11 @@ class Tries {
     EXPECT_EQ(result, "") << text_of(plan);
     decisions_ = training.decisions();
     ++histories_;
-    for (const char* end : {"done", "crashed", "evicted", "told", "starved"}) ends_[end] += training.count(end);
+    for (const char* end : {"done", "crashed", "evicted", "told", "starved"})
+      ends_[end] += last_[end] = training.count(end);
     return result.empty();
   }
+  int last(const std::string& end) const { return last_.at(end); }  // how many ended so in the last history
   int decisions_of(const Plan& plan) { return hold(plan) ? decisions_ : 0; }
   void record(int at_least) const {
     testing::Test::RecordProperty("histories", histories_);
@@ -60,7 +65,7 @@ class Tries {
 
  private:
   int histories_ = 0, decisions_ = 0;
-  std::map<std::string, int> ends_;
+  std::map<std::string, int> ends_, last_;
 };
 
 TEST(CrewHistories, NothingHappens) {
@@ -98,6 +103,64 @@ TEST(CrewHistories, OneStrike) {
         }
   }
   tries.record(20'000 / kShare);
+}
+
+// The most hosts of which no two are cut from each other.
+int most_together(size_t hosts, const std::vector<Cut>& cuts) {
+  int most = 0;
+  for (unsigned set = 0; set < 1u << hosts; ++set)
+    if (std::ranges::none_of(cuts, [&](const Cut& c) { return set >> c.a & set >> c.b & 1; }))
+      most = std::max(most, std::popcount(set));
+  return most;
+}
+
+// Cuts between any hosts of two, three and four: as many go on as can, and they end the work.
+TEST(CrewHistories, CutsBetweenHosts) {
+  Tries tries;
+  int64_t n = 0;
+  for (const size_t hosts : {2, 3, 4}) {
+    std::vector<Cut> pairs;
+    for (size_t b = 1; b < hosts; ++b)
+      for (size_t a = 0; a < b; ++a) pairs.push_back({a, b});
+    for (const int order : {0, 1, 2, 3}) {
+      Plan plan{.processes = int(hosts), .newcomers = 0, .order = order, .hosts = hosts};
+      const int decisions = tries.decisions_of(plan);
+      for (unsigned set = 1; set < 1u << pairs.size(); ++set)
+        for (int from = 1; from <= decisions; ++from) {
+          if (n++ % (11 * kShare) != 0) continue;
+          plan.cuts.clear();
+          for (size_t i = 0; i < pairs.size(); ++i)
+            if (set >> i & 1) plan.cuts.push_back(pairs[i]), plan.cuts.back().from = from;
+          if (!tries.hold(plan)) return;
+          const int done = tries.last("done"), evicted = tries.last("evicted");
+          ASSERT_EQ(done + evicted, plan.processes) << text_of(plan);
+          if (evicted > 0) ASSERT_EQ(done, most_together(hosts, plan.cuts)) << text_of(plan);
+        }
+    }
+  }
+  tries.record(2'000 / kShare);
+}
+
+// Also cuts that end, while processes come, go, die and hang, some of them on one host.
+TEST(CrewHistories, RandomCuts) {
+  Tries tries;
+  const int count = (full() ? 100'000 : 5'000) / kShare;
+  for (int i = 0; i < count; ++i) {
+    Plan plan{.processes = 2 + i % 3,
+              .newcomers = i / 3 % 3,
+              .min_ranks = 1 + i / 9 % 2,
+              .begin = 10 + i % 150,
+              .order = i,
+              .random_strikes = i / 18 % 4,
+              .hosts = size_t(2 + i / 72 % 3)};
+    for (int c = 0; c <= i / 216 % 3; ++c) {
+      const int from = i * 37 % 200 + 40 * c;
+      const size_t a = size_t(i + c) % plan.hosts, b = (a + 1 + size_t(i / 7 + c) % (plan.hosts - 1)) % plan.hosts;
+      plan.cuts.push_back({a, b, from, i % 2 ? Cut().until : from + 1 + i % 90});
+    }
+    if (!tries.hold(plan)) return;
+  }
+  tries.record(count);
 }
 
 // Pairs: of all, each kPart-th.
@@ -150,11 +213,13 @@ TEST(CrewHistories, FindsBrokenStores) {
                                               {Bug::the_gone_look_alive, "the gone do nothing"},
                                               {Bug::votes_are_ahead, "members have the dealt state"},
                                               {Bug::votes_are_behind, "the furthest state is taken"},
-                                              {Bug::voters_are_evicted, "only who hangs is evicted"}};
+                                              {Bug::cuts_are_missed, "only what stalls fails"},
+                                              {Bug::voters_are_evicted, "only who hangs or is cut off is evicted"}};
   for (const auto& [bug, invariant] : bugs) {
     std::map<std::string, int> found;
     for (int i = 0; i < 1'000; ++i) {
       Plan plan{.order = i, .random_strikes = i % 9, .bug = bug};
+      if (bug == Bug::cuts_are_missed) plan.random_strikes = 0, plan.cuts = {{.from = i % 97}};
       if (bug == Bug::wills_are_lost)
         for (const size_t p : {0, 1, 2}) plan.strikes.push_back({20 + i % 97, p});
       CrewTraining training(plan);

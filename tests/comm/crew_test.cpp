@@ -1,6 +1,7 @@
 // Processes that come and go: deals and their text, who is dealt in, and what next() throws.
 #include "comm/job/crew.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <functional>
@@ -83,6 +84,21 @@ TEST(Deal, RefusesDamagedText) {
                           "1\t1\t-2\t0\t\n\n1\t0\t0\th\ts", "1\t1\t4294967296\t0\t\n\n1\t0\t0\th\ts",
                           "99999999999999999999\t1\t0\t0\t\n\n1\t0\t0\th\ts", "1\t1\t0\t0\t\n2\t\t\n1\t0\t0\th\ts"})
     EXPECT_THROW(Deal::parse(bad), CommError) << bad;
+}
+
+// What nobody listens at refuses, which is an answer; where more wait to be accepted than may, what comes is dropped.
+TEST(Contact, KnowsWhatGivesNoAnswer) {
+  const auto address = [](const Fd& listener) { return concat("127.0.0.1 ", port_of(listener)); };
+  const std::string refuses = address(listen_on("127.0.0.1", 0));
+  const Fd open = listen_on("127.0.0.1", 0), full = listen_on("127.0.0.1", 0);
+  ASSERT_EQ(::listen(full.get(), 0), 0);
+  std::vector<Fd> waiting;
+  EXPECT_THROW(while (waiting.size() < 100)
+                   waiting.push_back(connect_to("127.0.0.1", port_of(full), Deadline(Seconds(0.5)))), CommError);
+  const auto contact = tcp_contact(memory_store());
+  EXPECT_EQ(contact->silent({refuses, address(full), address(open)}, Seconds(0.5)),
+            std::vector<std::string>{address(full)});
+  EXPECT_EQ(contact->silent({refuses, address(open)}, Seconds(60)), std::vector<std::string>());
 }
 
 TEST(Crew, MakesNamesOneLine) {

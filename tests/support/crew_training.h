@@ -25,6 +25,13 @@ enum class Bug {
   votes_are_ahead,      // they promise a state that nobody has
   votes_are_behind,     // the newest state is not taken
   voters_are_evicted,   // a late vote takes the place of one that is there
+  cuts_are_missed,      // those who do not reach each other do not notice
+};
+
+// From a decision on, until another one, processes of two hosts do not reach each other, but the store.
+struct Cut {
+  size_t a = 0, b = 1;  // hosts
+  int from = 0, until = 1'000'000;
 };
 
 struct Plan {
@@ -36,6 +43,8 @@ struct Plan {
   std::vector<Strike> strikes{};
   int random_strikes = 0;
   int failures = 0;   // so often the second step fails, though nobody goes
+  size_t hosts = 2;   // on which the processes are in turn
+  std::vector<Cut> cuts{};
   Bug bug = Bug::none;
 };
 
@@ -74,6 +83,45 @@ class CrewTraining : public SimulatedProcesses {
   static inline const State kFirst{0, ""};
   static constexpr comm::Seconds kTimeout{30}, kNever{1e8};
 
+  // A connection that nothing answers takes its time.
+  class SimulatedContact : public comm::Contact {
+   public:
+    SimulatedContact(CrewTraining& all, const Process& p, std::shared_ptr<Store> store)
+        : all_(all), p_(p), store_(std::move(store)) {}
+    std::string address() override { return std::to_string(p_.index); }
+    std::vector<std::string> silent(const std::vector<std::string>& addresses, comm::Seconds patience) override {
+      std::vector<std::string> out;
+      for (const std::string& a : addresses)
+        if (all_.is_cut(p_, all_.processes_[std::stoul(a)])) out.push_back(a);
+      const std::string never[] = {"never"};
+      if (!out.empty()) store_->wait_any(never, comm::Deadline(patience));
+      return all_.plan_.bug == Bug::cuts_are_missed ? std::vector<std::string>() : out;
+    }
+
+   private:
+    CrewTraining& all_;
+    const Process& p_;
+    const std::shared_ptr<Store> store_;
+  };
+
+  size_t host(const Process& p) const { return p.index % plan_.hosts; }
+  bool is_cut(const Process& p, const Process& q) {
+    const size_t a = host(p), b = host(q);
+    const bool out = std::ranges::any_of(plan_.cuts, [&](const Cut& c) {
+      return c.from <= decisions() && decisions() < c.until && ((c.a == a && c.b == b) || (c.a == b && c.b == a));
+    });
+    if (out) was_cut_.insert({a, b});
+    return out;
+  }
+  bool were_cut(const Process& p, const Process& q) const {  // from each other, or from others
+    return was_cut_.count(host(p)) && was_cut_.count(host(q));
+  }
+  // Others do not count on it any more: it has gone, or it was a member and is none of the newest deal.
+  bool is_lost(const Process& p) const {
+    const int64_t id = ids_[p.index];
+    return values_.count(gone_key(p)) || (members_.count(id) && !newest_members_.count(id));
+  }
+
   static std::string folder(int64_t generation) { return concat("gen/", generation, "/"); }
   std::string gone_key(const Process& p) const { return concat("crew/gone/", ids_[p.index]); }
   State& state(const Process& p) { return states_[p.index]; }
@@ -87,11 +135,14 @@ class CrewTraining : public SimulatedProcesses {
                    Crew::Options{.ranks = plan_.processes,
                                  .min_ranks = plan_.min_ranks,
                                  .max_ranks = plan_.max_ranks,
-                                 .wait_for_ranks = comm::Seconds(0.1)},
-                   concat("host ", p.index % 2), self);
+                                 .wait_for_ranks = comm::Seconds(0.1),
+                                 .answer = comm::Seconds(plan_.min_ranks > 1 ? 0.05 : 3),  // or others starve
+                                 .contact = std::make_shared<SimulatedContact>(*this, p, store)},
+                   concat("host ", host(p)), self);
       std::string cause, last;
       for (Crew::End end = Crew::End::none; last.empty();) {
         const comm::Deal deal = crew->next({state(p).step, 0}, end, cause);
+        note_members(deal);
         if (crew->is_last()) throw comm::Starved("the last generation");
         check_deal(p, deal, crew->rank());
         store->will(folder(deal.number) + comm::kFailureKey, self);  // as Hub::open
@@ -102,11 +153,12 @@ class CrewTraining : public SimulatedProcesses {
       crew.reset();
       if (!p.crashed) p.end = last;
     } catch (const comm::Evicted& e) {
-      if (!p.has_hung) wrong("only who hangs is evicted", concat("process ", p.index, ": ", e.what()));
+      if (!p.has_hung && !was_cut_.count(host(p)))
+        wrong("only who hangs or is cut off is evicted", concat("process ", p.index, ": ", e.what()));
       p.end = "evicted";
     } catch (const comm::Starved& e) {
       const auto others = std::ranges::count_if(
-          processes_, [&](const Process& q) { return &q != &p && is_well(q) && !values_.count(gone_key(q)); });
+          processes_, [&](const Process& q) { return &q != &p && is_well(q) && !is_lost(q) && !were_cut(p, q); });
       if (1 + others >= plan_.min_ranks) wrong("only too few starve", concat("process ", p.index, ": ", e.what()));
       p.end = "starved";
     } catch (const comm::JobDone&) {
@@ -128,7 +180,7 @@ class CrewTraining : public SimulatedProcesses {
       keys.insert(keys.begin(), failure);
       const auto entry = store.wait_any(keys, comm::Deadline(timeout));
       if (entry && entry->key != failure) return entry;
-      if (!entry && std::ranges::none_of(processes_, &Process::has_hung))
+      if (!entry && std::ranges::none_of(processes_, &Process::has_hung) && was_cut_.empty())
         wrong("nobody waits in vain", concat("process ", p.index, " for ", keys.back()));
       cause = entry ? entry->value : store.set_once(failure, concat("process ", p.index, " waited too long"));
       return std::nullopt;
@@ -150,6 +202,11 @@ class CrewTraining : public SimulatedProcesses {
         cause = store.set_once(failure, "lost a connection");
         return Crew::End::failure;
       }
+      for (const comm::Member& m : deal.members)
+        if (is_cut(p, processes_[size_t(std::ranges::find(ids_, m.id) - ids_.begin())])) {
+          cause = store.set_once(failure, concat("process ", p.index, " waited for ", m.self));
+          return Crew::End::timeout;
+        }
       const std::string step = concat(in, "step/", before.step + 1);
       if (store.get(change)) store.set(step + "/change", "1");
       const State& of_others = arrived_.try_emplace(step, before).first->second;
@@ -170,6 +227,15 @@ class CrewTraining : public SimulatedProcesses {
     else if (!wait({comm::kDoneKey}, kNever)) return Crew::End::failure;
     last = "done";
     return Crew::End::none;
+  }
+
+  void note_members(const comm::Deal& deal) {
+    if (deal.number > newest_deal_) newest_members_.clear();
+    newest_deal_ = std::max(newest_deal_, deal.number);
+    for (const comm::Member& m : deal.members) {
+      members_.insert(m.id);
+      if (deal.number == newest_deal_) newest_members_.insert(m.id);
+    }
   }
 
   void check_deal(const Process& p, const comm::Deal& deal, int rank) {
@@ -204,7 +270,7 @@ class CrewTraining : public SimulatedProcesses {
       history_.push_back(now);
     } else if (now != history_[n]) {
       for (const Process& other : processes_)
-        if (other.end.empty() && !values_.count(gone_key(other)) && size_t(state(other).step) < history_.size() &&
+        if (other.end.empty() && !is_lost(other) && size_t(state(other).step) < history_.size() &&
             state(other).step >= now.step && state(other) == history_[size_t(state(other).step)])
           wrong("no step is lost", concat(now.step, " by ", now.made, "though process ", other.index, " has it"));
       history_.resize(n);
@@ -215,6 +281,7 @@ class CrewTraining : public SimulatedProcesses {
   void check_end() {
     int failures = plan_.random_strikes + plan_.failures;
     for (const Strike& s : plan_.strikes) failures += s.deadlines != Strike::kCrash;
+    for (const Cut& c : plan_.cuts) failures += c.until < Cut().until;  // the votes may come after it
     for (const Process& p : processes_)
       if (p.end.starts_with("failed") && failures < comm::kMostStalls)
         wrong("only what stalls fails", concat("process ", p.index, " ", p.end));
@@ -254,7 +321,9 @@ class CrewTraining : public SimulatedProcesses {
   std::set<int64_t> failed_;              // generations, without a reason
   std::map<std::string, State> arrived_;  // at a step: the first
   std::vector<State> history_;            // published, by step
-  int64_t newest_ = 0;                    // generation that has published
+  int64_t newest_ = 0, newest_deal_ = 0;  // generation that has published, and that somebody knows
+  std::set<size_t> was_cut_;              // hosts, as a process has noticed
+  std::set<int64_t> members_, newest_members_;  // ids, of all deals and of the newest
 };
 
 }  // namespace ringtape::test

@@ -23,7 +23,8 @@ namespace ringtape::test {
 
 // What happens to a process at a decision: it dies, or it hangs until so many deadlines of others have passed.
 struct Strike {
-  static constexpr int kCrash = 0, kForLong = 1000;  // kForLong: until nobody else can go on
+  // kForLong: until nobody else can go on, or others have only waited for a quarter of an hour
+  static constexpr int kCrash = 0, kForLong = 1000;
   int decision = 0;
   size_t process = 0;
   int deadlines = kCrash;
@@ -44,6 +45,7 @@ class SimulatedProcesses {
     std::function<void(Process&)> body{};
     bool waits = false, woken = false;
     int frozen = 0;    // deadlines that must pass
+    double thaws = 0;  // of one that hangs for long
     int since = 0;     // the decision at which it began, or went on after it had hung
     double until = 1e9;  // of its wait, in the simulation's seconds
     std::vector<std::string> keys{};
@@ -173,7 +175,8 @@ class SimulatedProcesses {
       now_ = std::max(now_, first->until);
       first->waits = false;
       for (Process& p : processes_)
-        if (p.frozen && p.frozen < Strike::kForLong && --p.frozen == 0) p.since = decisions_;
+        if (p.frozen && (p.frozen < Strike::kForLong ? --p.frozen == 0 : now_ > p.thaws))
+          p.frozen = 0, p.since = decisions_;
       return true;
     }
     for (Process& p : processes_)
@@ -193,6 +196,7 @@ class SimulatedProcesses {
     if (!p.begun || !p.end.empty()) return;
     if (strike.deadlines == Strike::kCrash) return crash(p);
     p.frozen = strike.deadlines;
+    p.thaws = now_ + 900;
     p.has_hung = true;
   }
 

@@ -172,6 +172,34 @@ TEST_F(ResumeTest, LarsGoesOnAsItWould) {
   goes_on({"--optimizer", "lars", "--lr", "0.01", "--weight-decay", "0.01", "--schedule-by", "epoch"});
 }
 
+// Also from a step that has its validation before it, and where that validation was the best.
+TEST_F(ResumeTest, ValidationsWithinAnEpochGoOnAsTheyWould) {
+  goes_on({"--val-every", "6", "--patience", "3", "--best-by", "loss", "--export", "best"});
+  std::vector<std::string> steps, expected;
+  for (const Json& m : metrics("whole"))
+    if (m["split"] == "val") steps.push_back(m["step"].text());
+  for (int step = 1; step <= 80; ++step)
+    if (step % 6 == 0 || step % 20 == 0) expected.push_back(std::to_string(step));
+  EXPECT_EQ(steps, expected);
+}
+
+// Also where it ended when a validation was due, and with an epoch.
+TEST_F(ResumeTest, ATrainingThatALimitEndedHasTheValidationsOfAWholeOne) {
+  const std::vector<std::string> settings = {"--val-every", "7", "--schedule", "constant", "--run"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = settings;
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all);
+  };
+  ASSERT_EQ(with({"whole"}), 0) << log();
+  for (const char* last : {"14", "20"}) {
+    const std::string name = concat("until", last);
+    ASSERT_EQ(with({name, "--max-steps", last}), 0) << log();
+    ASSERT_EQ(with({name, "--resume", "--max-steps", "0"}), 0) << log();
+    expect_same_run(name, "whole");
+  }
+}
+
 TEST_F(ResumeTest, MixedImagesAreMixedAsTheyWouldBe) {
   goes_on({"--mixup", "0.3", "--cutmix", "1", "--policy", "trivialaugment", "--erasing", "0.3", "--crop-low", "0.4"});
 }

@@ -21,6 +21,7 @@ Json to_json(const TrainState& s) {
       {"random", {{"seed", s.random.seed}, {"stream", uint64_t(s.random.stream)}, {"counter", s.random.counter}}}};
   if (s.traffic.bytes > 0)
     out["traffic"] = {{"bytes", s.traffic.bytes}, {"seconds", s.traffic.seconds}, {"exposed", s.traffic.exposed}};
+  if (s.validated > 0) out["validated"] = s.validated;
   if (s.reported) out["reported"] = 1;
   if (!s.counters.empty()) out["counters"] = s.counters;
   if (!s.parameter_steps.empty()) out["parameter_steps"] = s.parameter_steps;
@@ -54,6 +55,7 @@ TrainState parse_train_state(const Json& json, const std::string& where, int64_t
                seconds.real("backward", 0), seconds.real("optimizer", 0)};
   s.random = {random.bits("seed"), Stream(random.bits("stream")), random.bits("counter")};
   if (state.has("reported")) s.reported = state.whole("reported", 0, 1) == 1;
+  if (state.has("validated")) s.validated = state.whole("validated", 0, s.step);
   if (state.has("counters")) s.counters = state.wholes("counters");
   if (state.has("parameter_steps")) s.parameter_steps = state.wholes("parameter_steps", s.step);
   if (state.has("best")) {

@@ -31,6 +31,7 @@ struct TrainState {
   PassSeconds seconds;
   PassTraffic traffic;
   bool reported = false;          // whether the metrics of its training were, so that only its validation is missing
+  int64_t validated = 0;          // the step of the newest validation within an epoch
   RandomState random;             // of default_generator()
   // The generator's counter on each rank, since each draws for its own samples; empty with one rank or before the first
   // step.

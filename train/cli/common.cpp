@@ -121,6 +121,7 @@ std::string metrics_text(const Metrics& m, int64_t epochs) {
                                 m.uneven ? fmt::format("  balanced {:>8}", percent(m.balanced.value_or(0))) : "",
                                 with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
   if (m.lr) out += fmt::format("  lr {:.4g}", *m.lr);
+  if (m.split == "val" && m.steps > 0) out += concat("  at step ", m.step);  // within the epoch
   return out + end_text(m);
 }
 

@@ -97,7 +97,8 @@ bool Elastic::train(const World& world) {
 bool Elastic::run() {
   comm::Crew::End end = comm::Crew::End::none;
   for (std::string cause;;) {
-    crew_.next(standing(), end, cause);
+    const comm::Deal deal = crew_.next(standing(), end, cause);
+    if (deal.number > 1 && crew_.rank() > 0 && crew_.speaks_for_host()) log_info(deal.summary());
     std::string failed;
     try {
       World world = open_world(crew_, place_, o_.parallel, o_.execution);

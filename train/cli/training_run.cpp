@@ -258,7 +258,6 @@ void Leader::save_what_is_due(Trainer& trainer) {
 void Leader::tell_of_ranks(const Trainer& trainer, const World& world) {
   const comm::Deal& deal = world.crew->deal();
   if (deal.number == 1) return;
-  const std::string ranks = concat(world.size(), world.size() == 1 ? " rank" : " ranks");
   Json note{{"split", kMembership},       {"epoch", trainer.state().epoch + 1}, {"step", trainer.steps()},
             {"generation", deal.number}, {"ranks", world.size()},              {"cause", deal.cause}};
   std::string stopped;
@@ -266,8 +265,7 @@ void Leader::tell_of_ranks(const Trainer& trainer, const World& world) {
     const double seconds = comm::Seconds(comm::Clock::now() - *world.stopped).count();
     note["stopped_s"] = seconds, stopped = fmt::format("; stopped {:.2f} s", seconds);
   }
-  out_.line(concat("ranks  generation ", deal.number, ": ", ranks, deal.cause.empty() ? "" : concat("; ", deal.cause),
-                   "; after step ", trainer.steps(), stopped));
+  out_.line(concat("ranks  ", deal.summary(), "; after step ", trainer.steps(), stopped));
   log_->note(note);
 }
 

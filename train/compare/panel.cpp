@@ -13,9 +13,12 @@ constexpr double kDots = 9;
 EpochCurve course(const ComparedStrategy& strategy, const std::string& split, std::optional<double> Metrics::*member,
                   double scale) {
   std::map<int64_t, std::vector<double>> values;
-  for (const FinishedRun& run : strategy.runs)
+  for (const FinishedRun& run : strategy.runs) {
+    std::map<int64_t, double> last;  // of each epoch, which may have several validations
     for (const Metrics& m : run.metrics)
-      if (m.split == split && m.*member) values[m.epoch].push_back(*(m.*member) * scale);
+      if (m.split == split && m.*member) last[m.epoch] = *(m.*member) * scale;
+    for (const auto& [epoch, value] : last) values[epoch].push_back(value);
+  }
   EpochCurve out;
   for (const auto& [epoch, all] : values) out[epoch] = spread_of(all);
   return out;

@@ -77,7 +77,12 @@ void Trainer::settle(StepLog& log) {
   count_traffic();
 }
 
-bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
+// Before the next step, not after the last one: a training that a signal stops between them does it once it goes on.
+bool Trainer::validation_is_due() const {
+  return p_.val_every > 0 && at_.batch > 0 && steps() % p_.val_every == 0 && at_.validated != steps();
+}
+
+bool Trainer::train_epoch(StepLog& log, const Report& report, const Save& save, bool progress) {
   const nn::ModeGuard mode(*p_.task.model, true);
   p_.task.model->set_epoch(at_.epoch);
   const int64_t every = p_.checkpoint.steps;
@@ -86,6 +91,15 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   skip_traffic();
   Loader::Epoch batches = p_.loader->epoch(at_.epoch, at_.batch);
   while (at_.batch < steps_per_epoch()) {
+    if (validation_is_due()) {
+      settle(log);
+      if (!tally_.finite()) return true;
+      const bool best = judge(report, at_.epoch + 1, progress, false);
+      at_.validated = steps();
+      if (best && p_.checkpoint.every > 0) checkpoint(save);
+      skip_traffic();
+      whole_.lap();
+    }
     train_step(batches, log);
     if (!tally_.finite()) break;
     show_progress(bar);
@@ -224,17 +238,20 @@ static double score_of(const Metrics& m, const std::string& best_by) {
 
 bool Trainer::judge(const Report& report, int64_t epoch, bool progress, bool first) {
   const auto average = weights_to_judge();
-  std::optional<Snapshot> snapshot = snapshot_of(epoch, p_.learner->facts.judged_split, !is_whole_epoch());
+  const bool ends_here = !ended_by_.empty(), within = !is_whole_epoch() && !ends_here;
+  std::optional<Snapshot> snapshot;
+  if (!within) snapshot = snapshot_of(epoch, p_.learner->facts.judged_split, ends_here);
   std::vector<Metrics> figures = p_.learner->judge(passes(progress, true), snapshot ? &*snapshot : nullptr);
   show(snapshot);
   if (first) figures[0].left_s = seconds_left();
+  if (within) figures[0].steps = at_.batch;
   for (const Metrics& m : figures) emit(report, m, epoch);
   // Of the sums of all ranks; their decisions must not differ by an order of additions.
   const double score = max_over_ranks(p_.group, score_of(figures[0], p_.checkpoint.best_by));
   const bool best = !at_.best || score > at_.best->score || at_.best->step == steps();
   if (best) at_.best = TrainState::Best{steps(), score};
+  if (!ends_here) note_validation(at_.improved, epoch, score, p_.limits.min_delta);
   if (is_whole_epoch()) {
-    note_validation(at_.improved, epoch, score, p_.limits.min_delta);
     p_.schedule.watch(steps(), score);
     at_.watched = p_.schedule.watched();
   }
@@ -288,10 +305,10 @@ bool Trainer::fit(const Report& report_metrics, const Save& save, bool progress,
   left_.emplace(steps(), p_.schedule.steps());
   fitting_ = {};
   for (bool over = ends(); !over;) {
-    if (!train_epoch(log, save, progress)) return false;
-    if (!is_whole_epoch()) break;
     bool best = false;
     try {
+      if (!train_epoch(log, report, save, progress)) return false;
+      if (!is_whole_epoch()) break;
       best = report_epoch(report, progress, at_.epoch == first);
     } catch (const SharedPasses::Interrupted& pass) {
       change_or_stop(pass.ranks);

@@ -32,6 +32,7 @@ struct Training {
   int64_t epochs = 1;
   LimitOptions limits;
   CheckpointOptions checkpoint;
+  int64_t val_every = 0;  // TrainerOptions
   int64_t log_every = 0, snapshots = 0;  // RunOptions
   uint64_t seed = 1;
   const comm::Crew* crew = nullptr;  // the ranks come and go; null: they stay
@@ -116,7 +117,9 @@ class Trainer {
 
  private:
   // trainer.cpp
-  bool train_epoch(StepLog& log, const Save& save, bool progress);     // false: a signal stopped it within the epoch
+  // False: a signal stopped it within the epoch.
+  bool train_epoch(StepLog& log, const Report& report, const Save& save, bool progress);
+  bool validation_is_due() const;  // within the epoch, before its next step
   bool report_epoch(const Report& report, bool progress, bool first);  // whether it is the best
   void change_or_stop(int64_t stops);                                  // throws RanksChange unless all stop
   void train_step(Loader::Epoch& batches, StepLog& log);

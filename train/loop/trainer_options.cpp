@@ -21,6 +21,12 @@ void visit(Fields& f, TrainerOptions& o) {
      .range = kCount,
      .may_change = true,
      .evaluates = true});
+  f("val-every", o.val_every,
+    {.help = "steps between further validations within an epoch; 0: none",
+     .unit = "N",
+     .range = kCount,
+     .may_change = true,
+     .with_labels = true});
   f("test-copies", o.test_copies,
     {.help = "average a test's outputs over copies of each image: also flipped left to right, or flipped and shifted "
              "by a pixel (six passes)",

@@ -119,7 +119,9 @@ std::unique_ptr<comm::Crew> join_crew(std::shared_ptr<comm::Store> store, const 
                                  .max_ranks = int(most),
                                  .told_to_stop = stop_requested,
                                  .wait_for_ranks = comm::Seconds(e.wait_for_ranks),
-                                 .patience = comm::Seconds(patience)};
+                                 .patience = comm::Seconds(patience),
+                                 .answer = comm::Seconds(env::heartbeat()),
+                                 .contact = comm::tcp_contact(store)};
   return std::make_unique<comm::Crew>(std::move(store), crew, comm::host_identity("net"),
                                       concat("a rank (pid ", ::getpid(), " on ", comm::host_name(), ")"));
 }
@@ -137,8 +139,13 @@ World open_world(comm::Crew& crew, const comm::Place& place, const ParallelOptio
   World world;
   world.crew = &crew;
   world.job = crew.open(place.local_rank, place.local_size);
-  if (world.size() > 1)
-    world.own = std::make_unique<comm::ProcessGroup>(transport_of(options, execution.device, world.job));
+  try {
+    if (world.size() > 1)
+      world.own = std::make_unique<comm::ProcessGroup>(transport_of(options, execution.device, world.job));
+  } catch (const CommError& e) {
+    crew.give_up(e.what());  // before the end of the job, whose hub knows no causes
+    throw;
+  }
   return world;
 }
 

@@ -59,6 +59,7 @@ const Alias kAliases[] = {
     {{"load-best-model-at-end"}, "export", "--export best"},
     {{"metric-for-best-model", "eval-metric", "monitor", "patience-by"}, "best-by", "--best-by loss"},
     {{"limit-val-batches", "limit-test-batches"}, "limit-eval-batches", ""},
+    {{"val-check-interval", "eval-steps", "eval-interval"}, "val-every", "a number of steps"},
     {{"fast-dev-run"}, "limit-train-batches", "--epochs 1 --limit-train-batches 2 --limit-eval-batches 1"},
     {{"val-split", "val-fraction"}, "val-size", "a number of images"},
     {{"evaluate", "eval", "test-only"}, "", "weights are tested by ringtape evaluate RUN"},

@@ -74,6 +74,8 @@ void check_split(const TrainOptions& o, const Task& task, const Holdout& split) 
               ": needs validations; ", how);
   RT_CHECK_AS(UsageError, o.checkpoint.best_by == CheckpointOptions().best_by || judges, "--best-by ",
               o.checkpoint.best_by, ": needs validations; ", how);
+  RT_CHECK_AS(UsageError, o.trainer.val_every == 0 || judges, "--val-every ", o.trainer.val_every,
+              ": needs validations; ", how);
   const std::string& course = o.schedule.course.name;
   RT_CHECK_AS(UsageError, judges || !find_entry(schedules(), course, "schedule").watch, "--schedule ", course,
               ": needs validations; ", how);
@@ -263,6 +265,7 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::C
           .epochs = o.trainer.epochs,
           .limits = o.limits,
           .checkpoint = o.checkpoint,
+          .val_every = o.trainer.val_every,
           .log_every = o.run.log_every,
           .snapshots = o.run.snapshots,
           .seed = uint64_t(o.execution.seed),

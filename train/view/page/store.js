@@ -18,6 +18,8 @@ function forget(rec) {
   rec.splits = new Map();
   rec.cache = new Map();
   rec.clock = 0;                                          // seconds of all epochs so far, with their tests
+  rec.within = 0;                                         // seconds of validations within the epoch that runs
+  rec.trained = 0;                                        // epochs
   rec.epochStart = { step: 0, clock: 0 };
   rec.lastStep = { step: 0, clock: 0 };
   rec.snapshots = [];
@@ -75,7 +77,14 @@ function setClock(rec, line) {
     if (Number.isFinite(line.clock)) rec.lastStep = { step: line.step, clock: line.clock };
     return;
   }
-  if (isNumber(line.seconds)) rec.clock += line.seconds;
+  const seconds = isNumber(line.seconds) ? line.seconds : 0;
+  if (line.split === 'val' && line.epoch > rec.trained) {
+    rec.within += seconds;
+    line.clock = rec.lastStep.clock += seconds;
+    return;
+  }
+  rec.clock += seconds;
+  if (line.split === 'train') rec.clock += rec.within, rec.within = 0, rec.trained = line.epoch;
   line.clock = rec.clock;
   if (!isNumber(line.step)) return;
   if (line.split === 'train') {
