@@ -1,12 +1,10 @@
 #include "comm/job/crew.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
-#include <set>
-#include <tuple>
 #include <utility>
 
+#include "comm/job/ballot.h"
 #include "comm/job/hub.h"
 #include "comm/store/frame.h"
 #include "core/log.h"
@@ -24,7 +22,6 @@ const std::string kLate = "late: ";  // and why: what others put in the place of
 const std::string kSilent = " did not answer";
 const std::string kFinished = "done";  // in the place of a deal
 const std::string kLeftBehind = "the other ranks have gone on without this process: ";
-const std::string kDamaged = "the store has a damaged record of the job";
 
 std::string gone_key(int64_t id) { return concat("crew/gone/", id); }
 std::string deal_key(int64_t number) { return concat("crew/deal/", number); }
@@ -33,76 +30,6 @@ std::string contact_key(int64_t id) { return concat("crew/contact/", id); }
 std::string here_key(int64_t number, int64_t id) { return concat("crew/here/", number, "/", id); }
 std::string folder_of(int64_t number) { return concat("gen/", number); }
 std::string failure_key(int64_t number) { return concat(folder_of(number), "/", kFailureKey); }
-
-std::string one_line(std::string text) {
-  std::ranges::replace_if(text, [](char c) { return c == '\n' || c == '\t'; }, ' ');
-  return text;
-}
-
-// Takes what is before the next `end` from the text; nullopt: the text has ended.
-std::optional<std::string_view> take(std::optional<std::string_view>& text, char end) {
-  if (!text) return std::nullopt;
-  const size_t at = text->find(end);
-  const std::string_view out = text->substr(0, at);
-  text = at == text->npos ? std::nullopt : std::optional(text->substr(at + 1));
-  return out;
-}
-
-// Cells of a line, separated by tabs.
-class Cells {
- public:
-  explicit Cells(std::string_view line) : rest_(line) {}
-  std::string word() {
-    const auto out = take(rest_, '\t');
-    RT_CHECK_AS(CommError, out, kDamaged);
-    return std::string(*out);
-  }
-  int64_t number() {
-    const std::string cell = word();
-    int64_t out = 0;
-    const auto [at, error] = std::from_chars(cell.data(), cell.data() + cell.size(), out);
-    RT_CHECK_AS(CommError, error == std::errc() && at == cell.data() + cell.size(), kDamaged);
-    return out;
-  }
-  bool more() const { return rest_ && !rest_->empty(); }
-
- private:
-  std::optional<std::string_view> rest_;
-};
-
-std::string member_text(const Member& m) {
-  return concat(m.standing.step, "\t", m.standing.epochs, "\t", m.place, "\t", m.host, "\t", m.self);
-}
-
-Member member_of(int64_t id, Cells& cells) {
-  Member out{.id = id};
-  out.standing = {cells.number(), cells.number()};
-  out.place = cells.number();
-  out.host = cells.word(), out.self = cells.word();
-  return out;
-}
-
-// What a process says of itself, whether the generation failed, why, and which members it does not reach.
-struct Vote {
-  Member from;
-  bool failed = false;
-  std::string cause{};
-  std::vector<int64_t> unreached{};
-
-  std::string text() const {
-    std::string out = concat(member_text(from), "\t", int(failed), "\t", cause);
-    for (const int64_t id : unreached) out += concat("\t", id);
-    return out;
-  }
-  static Vote parse(int64_t id, std::string_view text) {
-    Cells cells(text);
-    Vote out{.from = member_of(id, cells)};
-    out.failed = cells.number() != 0;
-    out.cause = cells.word();
-    while (cells.more()) out.unreached.push_back(cells.number());
-    return out;
-  }
-};
 
 bool is_ahead(const Standing& a, const Standing& b) {
   return a.step != b.step ? a.step > b.step : a.epochs < b.epochs;
@@ -128,95 +55,10 @@ int island_of(const std::vector<Member>& members) {
 
 }  // namespace
 
-std::string Deal::summary() const {
-  return concat("generation ", number, ": ", members.size(), members.size() == 1 ? " rank" : " ranks",
-                cause.empty() ? "" : "; ", cause);
-}
-
-std::string Deal::text() const {
-  std::string out = concat(number, "\t", last, "\t", source, "\t", stalls, "\t", one_line(cause), "\n");
-  for (const int64_t id : others) out += concat(id, "\t");
-  for (const Member& m : members) out += concat("\n", m.id, "\t", member_text(m));
-  return out;
-}
-
-Deal Deal::parse(std::string_view text) {
-  std::optional<std::string_view> lines = text;
-  Cells head(*take(lines, '\n'));
-  Deal out{.number = head.number(), .last = head.number()};
-  const int64_t source = head.number();
-  out.stalls = head.number();
-  out.cause = head.word();
-  const auto others = take(lines, '\n');
-  RT_CHECK_AS(CommError, others, kDamaged);
-  for (Cells ids(*others); ids.more();) out.others.push_back(ids.number());
-  while (const auto line = take(lines, '\n')) {
-    Cells cells(*line);
-    const int64_t id = cells.number();
-    out.members.push_back(member_of(id, cells));
-  }
-  RT_CHECK_AS(CommError, !out.members.empty() && source >= -1 && source < int64_t(out.members.size()), kDamaged);
-  out.source = int(source);
-  return out;
-}
-
 Deal Crew::read_deal(const std::string& text) {
   if (text != kFinished) return Deal::parse(text);
   store_->set(kDoneKey, "1");  // which its leader may not have come to
   throw JobDone("the job's work is done");
-}
-
-struct Crew::Ballot {
-  std::vector<Member> voters;    // members of the last generation in the order of their ranks, then others:
-  int comers = 0;                // so many
-  std::vector<Member> missing;   // members that have neither voted nor gone
-  std::vector<std::string> gone; // what happened to members
-  std::vector<int64_t> unknown;  // others that have not voted
-  bool failed = false;           // as a member says
-  std::string cause;             // of this; the first member's
-  std::vector<std::pair<Member, Member>> cuts;  // voters, the first of which does not reach the other
-  int64_t last = 0;
-
-  const Member* find(int64_t id) const {
-    const auto at = std::ranges::find(voters, id, &Member::id);
-    return at == voters.end() ? nullptr : &*at;
-  }
-  void part(const Deal& before);
-};
-
-// Leaves out hosts until all that are left reach each other.
-void Crew::Ballot::part(const Deal& before) {
-  const auto is_new = [&](const Member& m) {
-    return std::ranges::find(before.members, m.id, &Member::id) == before.members.end();
-  };
-  for (;;) {
-    std::erase_if(cuts, [&](const auto& cut) { return !find(cut.first.id) || !find(cut.second.id); });
-    if (cuts.empty()) return;
-    std::string host;
-    // It has newcomers only, the hosts that it does not reach, its members, its processes.
-    std::tuple<bool, size_t, ptrdiff_t, ptrdiff_t> most;
-    for (const Member& m : voters) {
-      if (std::ranges::find(voters, m.host, &Member::host)->id != m.id) continue;  // the first speaks for its host
-      std::set<std::string> unreached;
-      for (const auto& [a, b] : cuts)
-        if (a.host == m.host || b.host == m.host) unreached.insert(a.host == m.host ? b.host : a.host);
-      if (unreached.empty()) continue;
-      const auto old = std::ranges::count_if(voters, [&](const Member& v) { return v.host == m.host && !is_new(v); });
-      const std::tuple worth(old == 0, unreached.size(), -old, -std::ranges::count(voters, m.host, &Member::host));
-      if (host.empty() || worth >= most) host = m.host, most = worth;
-    }
-    const auto& [a, b] = *std::ranges::find_if(
-        cuts, [&](const auto& cut) { return cut.first.host == host || cut.second.host == host; });
-    const auto& [left, stays] = a.host == host ? std::tie(a, b) : std::tie(b, a);
-    const auto more = std::ranges::count(voters, host, &Member::host) - 1;
-    gone.push_back(concat(left.self, more > 0 ? concat(" and ", more, " more of its host are") : " is",
-                          " left out: there is no way between it and ", stays.self, ", though both reach the store"));
-    std::erase_if(voters, [&](const Member& m) {
-      if (m.host != host) return false;
-      if (is_new(m)) unknown.push_back(m.id), --comers;  // it waits
-      return true;
-    });
-  }
 }
 
 Crew::Crew(std::shared_ptr<Store> store, const Options& options, std::string host, std::string self)
@@ -348,7 +190,7 @@ std::vector<Member> Crew::await_way() {
   }
 }
 
-Crew::Ballot Crew::look(int64_t number) {
+Ballot Crew::look(int64_t number) {
   Ballot out;
   std::vector<Vote> votes, comers;
   for (const Member& m : deal_.members) {

@@ -8,41 +8,13 @@
 #include <vector>
 
 #include "comm/job/contact.h"
+#include "comm/job/deal.h"
 #include "comm/job/rendezvous.h"
 #include "comm/store/store.h"
 
 namespace ringtape::comm {
 
-// How far the state of a process has come. Of two states the one with more steps counts; after equally many steps the
-// one that has completed fewer epochs, because what belongs to the end of an epoch may not be done.
-struct Standing {
-  int64_t step = -1;  // of the training; -1: it has no state
-  int64_t epochs = 0;
-};
-
-// A process of an elastic job in one generation.
-struct Member {
-  int64_t id = 0;    // of the process; never used again
-  Standing standing{};  // when the generation began
-  std::string host{};   // equal for processes of one machine
-  std::string self{};   // describes it
-  int64_t place = 0;    // newcomers get ranks in this order
-};
-
-// What all processes agreed on: who works together from now on. A generation is such a set of processes, with ranks.
-struct Deal {
-  int64_t number = 0;            // of the generation; 1: the first
-  std::vector<Member> members{};  // by rank
-  std::vector<int64_t> others{};  // processes that are not members, and may have come or may come
-  int64_t last = 0;               // the largest id of which this or an earlier deal took note
-  int source = -1;                // the rank whose state all take; -1: none has one
-  int64_t stalls = 0;  // how many generations before it failed one after another at one step, though nobody had gone
-  std::string cause{};            // why the generation before it ended; one line
-
-  std::string summary() const;  // for users: the number, how many ranks, and the cause
-  std::string text() const;
-  static Deal parse(std::string_view text);  // throws CommError
-};
+struct Ballot;
 
 // The processes of a job that come and go, seen from one of them. They agree only through the store, which is the only
 // judge of who is there: a process lives until the store has its end. The steps of a process:
@@ -111,7 +83,6 @@ class Crew {
   void check();
 
  private:
-  struct Ballot;
   Ballot look(int64_t number);
   std::string decide(int64_t number, End end, const std::string& cause);
   Deal propose(int64_t number, const Ballot& ballot);
