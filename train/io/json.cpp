@@ -150,8 +150,8 @@ size_t Json::size() const {
   return is_list() ? parts().size() : is_object() ? items().size() : 1;
 }
 
-// Converts values to the library's type, and adds members without a look at those before: each look would cost as much as
-// there are members.
+// Converts values to the library's type, and adds members without a look at those before: each look would cost as much
+// as there are members.
 struct JsonLibrary {
   static Json& append(Json& object, std::string key) {
     return std::get<Json::Members>(object.value_).emplace_back(std::move(key), Json()).second;

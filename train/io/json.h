@@ -138,9 +138,9 @@ T Json::get() const {
 }
 
 // Throws FormatError, beginning with `where`, for text that is not JSON, is nested deeper than `depth` or has more than
-// kMostJsonValues values in all its objects and lists together. Parsing stops there, so a hostile text costs no more than
-// reading it up to that point: time in proportion to its length, and at most some hundred MB of memory. Of members of
-// one name the last value counts.
+// kMostJsonValues values in all its objects and lists together. Parsing stops there, so a hostile text costs no more
+// than reading it up to that point: time in proportion to its length, and at most some hundred MB of memory. Of members
+// of one name the last value counts.
 inline constexpr int64_t kMostJsonValues = 1 << 21;
 Json parse_json(std::string_view text, const std::string& where = "JSON", int depth = 16);
 

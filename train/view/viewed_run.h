@@ -12,8 +12,8 @@ namespace ringtape {
 
 // A run as the page of `ringtape view` asks for it; docs/view.md has the fields. Its files may grow or be replaced
 // meanwhile, be copied from another machine or be damaged: what cannot be read is left out, and nothing here throws
-// for it. Files of any size need bounded memory, and read() bounded time. Only read() and in_list() share what they know:
-// one thread at a time may call these; all else, any.
+// for it. Files of any size need bounded memory, and read() bounded time. Only read() and in_list() share what they
+// know: one thread at a time may call these; all else, any.
 class ViewedRun {
  public:
   // `id`: its name on the page, unique among the runs shown.
