@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/storage.h"
+#include "train/data/image_contents.h"
 #include "train/io/file.h"
 #include "train/io/hash.h"
 #include "train/io/look.h"
@@ -93,8 +94,6 @@ void remove_leftovers(const std::string& folder, const std::string& name) {
   for (const std::string& other : names_in(folder))
     if (other.starts_with(name) && is_temporary_name(other)) ::unlink((std::filesystem::path(folder) / other).c_str());
 }
-
-uint32_t checksum_of(const void* bytes, size_t size) { return Crc32().add(bytes, size).value(); }
 
 // The layout of a file: the header, the images, a checksum of each, and one of these checksums.
 struct Layout {
