@@ -2,11 +2,13 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "core/cgroup.h"
 #include "core/check.h"
@@ -93,7 +95,21 @@ std::string process_reason(int error) {
   return out;
 }
 
+// Why a thread's stack has no room in this process's address space; empty: it has.
+static std::string lack_of_address_space() {
+  const rlimit limit = limit_of(RLIMIT_AS), stack = limit_of(RLIMIT_STACK);
+  rlim_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t used = pages * rlim_t(::sysconf(_SC_PAGESIZE));
+  if (limit.rlim_cur == RLIM_INFINITY || stack.rlim_cur == RLIM_INFINITY || used + stack.rlim_cur <= limit.rlim_cur)
+    return "";
+  return concat("its stack needs ", stack.rlim_cur >> 20, " MiB of address space, of which this process has taken ",
+                used >> 20, " MiB, and its limit is ", limit.rlim_cur >> 20, " MiB (ulimit -v)");
+}
+
 void fail_to_start_thread(const char* what, int error) {
+  if (const std::string lack = lack_of_address_space(); error == EAGAIN && !lack.empty())
+    detail::fail<OutOfMemory>({"cannot start a thread (", what, "): ", lack});
   detail::fail<Error>({"cannot start a thread (", what, "): pthread_create: ", process_reason(error)});
 }
 

@@ -27,7 +27,8 @@ bool is_lack_of_descriptors(int error);
 std::string reason(int error);            // text of errno `error`; for lack of descriptors, with the limit
 std::string process_reason(int error);    // why a process or thread could not be started
 
-// start_thread() starts a thread for `what`. Throws Error that names the limit in the way.
+// start_thread() starts a thread for `what`. Throws Error that names the limit in the way, OutOfMemory if that
+// is the address space.
 [[noreturn]] void fail_to_start_thread(const char* what, int error);
 template <class Thread = std::thread, class F>
 Thread start_thread(const char* what, F&& f) {

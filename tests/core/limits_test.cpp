@@ -2,7 +2,9 @@
 #include "core/limits.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
@@ -120,6 +122,27 @@ TEST(Limits, AThreadThatCannotBeStartedNamesTheLimit) {
     for (const char* part :
          {"cannot start a thread (a test): pthread_create: Resource temporarily unavailable",
           "the limit of processes and threads is 0 for this user (ulimit -u)"})
+      RT_CHECK(why.find(part) != std::string::npos, why);
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(Limits, AThreadWithoutAddressSpaceNamesItsLimit) {
+  Child child([] {
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit stack{};
+    RT_CHECK(::getrlimit(RLIMIT_STACK, &stack) == 0);
+    stack.rlim_cur = 64 << 20;
+    RT_CHECK(::setrlimit(RLIMIT_STACK, &stack) == 0);
+    pthread_attr_t threads;
+    RT_CHECK(::pthread_attr_init(&threads) == 0 && ::pthread_attr_setstacksize(&threads, stack.rlim_cur) == 0 &&
+             ::pthread_setattr_default_np(&threads) == 0);
+    const rlim_t most = pages * rlim_t(::sysconf(_SC_PAGESIZE)) + (32 << 20);
+    const rlimit space{most, most};
+    RT_CHECK(::setrlimit(RLIMIT_AS, &space) == 0);
+    const std::string why = message_of<OutOfMemory>([] { start_thread("a test", [] {}).join(); });
+    for (const char* part : {"cannot start a thread (a test): its stack needs 64 MiB of address space", "(ulimit -v)"})
       RT_CHECK(why.find(part) != std::string::npos, why);
   });
   EXPECT_EQ(child.wait(), 0);

@@ -73,7 +73,11 @@ def draw(rng, models=tuple(MODELS), ranks=(1, 2)):
     model = rng.choice(models)
     many = rng.choice(ranks)
     words = MODELS[model].split()
-    words += "--device cpu --threads 1".split() if FOLDER in MODELS[model] else DATA.split()
+    if FOLDER in MODELS[model]:
+        words += ["--device", "cpu", "--threads", "1", "--image-cache", "cache"]
+        words += rng.choice([[], ["--image-store", "files"], ["--image-store", "disk"]])
+    else:
+        words += DATA.split()
     supervised = words[0] == "train"
     words += rng.choice([["--optimizer", name, "--lr", "0.002"] for name in ("adam", "adamw", "muon", "lars")] +
                         [["--optimizer", "sgd", "--lr", "0.01", "--momentum", "0.5"]])
@@ -110,7 +114,8 @@ def content(path):
         return f"no JSON: {text[-200:]}"
     if path.name == "metrics.csv":
         return [{k: v for k, v in row.items() if k not in TIMED} for row in csv.DictReader(io.StringIO(text.decode()))]
-    if path.name in ("train.log", "env.json", "report.html", "trace.json") or path.name.startswith("events."):
+    if path.name in ("train.log", "env.json", "report.html", "trace.json",
+                     "data-contents.safetensors") or path.name.startswith("events."):
         return "a file"
     return f"{len(text)} bytes, {hashlib.sha256(text).hexdigest()[:16]}"
 

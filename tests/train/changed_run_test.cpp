@@ -1,6 +1,9 @@
 // Runs whose files somebody moves, removes or damages, during the training or afterwards.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 
 #include "tests/support/jobs.h"
 
@@ -40,6 +43,35 @@ TEST_F(ChangedRunTest, WithoutItsLockARunIsStillItsOwn) {
   }
   ::kill(training, SIGTERM);
   EXPECT_EQ(wait(training), 75) << log();
+}
+
+// Opening a pipe waits until somebody opens its other end.
+TEST_F(ChangedRunTest, APipeInPlaceOfAFileIsNamed) {
+  ASSERT_EQ(run("ringtape " + kTraining + " --epochs 1 --run r"), 0) << log();
+  for (const std::string name :
+       {".lock", "train.log", "config.toml", "env.json", "data.json", "metrics.jsonl", "metrics.csv"}) {
+    const std::string whole = read_file(file(name));
+    fs::remove(file(name));
+    ASSERT_EQ(::mkfifo(file(name).c_str(), 0600), 0);
+    for (const char* way : {"--resume", "--overwrite"}) {
+      EXPECT_EQ(run("ringtape " + kTraining + " --run r --epochs 2 " + way), 1) << name;
+      EXPECT_MENTIONS(log(), name + ": is a pipe, which nobody may write or read; remove it");
+    }
+    fs::remove(file(name));
+    write_file(file(name), whole);
+  }
+  EXPECT_EQ(run("ringtape " + kTraining + " --run r --epochs 2 --resume"), 0) << log();
+}
+
+TEST_F(ChangedRunTest, HalfOfWhatIsWrittenAnewSaysHowToMendIt) {
+  ASSERT_EQ(run("ringtape " + kTraining + " --epochs 1 --run r"), 0) << log();
+  const std::string whole = read_file(file("data.json"));
+  std::ofstream(file("data.json")) << whole.substr(0, whole.size() / 2);
+  EXPECT_EQ(run("ringtape " + kTraining + " --run r --epochs 2 --resume"), 1);
+  EXPECT_MENTIONS(log(), "data.json: damaged: not JSON; bring it back, or remove it to have it written anew");
+  fs::remove(file("data.json"));
+  EXPECT_EQ(run("ringtape " + kTraining + " --run r --epochs 2 --resume"), 0) << log();
+  EXPECT_EQ(read_file(file("data.json")), whole);
 }
 
 TEST_F(ChangedRunTest, DamagedWeightsAreNoticed) {

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "kernels/random_view.h"
 #include "tests/support/support.h"
 #include "tests/support/transforms.h"
 #include "train/data/identity.h"
+#include "train/data/image_contents.h"
 #include "train/data/imagefolder.h"
 #include "train/data/loader.h"
 #include "train/io/file.h"
@@ -156,6 +158,85 @@ TEST_F(EncodedTest, ImagesOnTheDiskAreDecodedOnce) {
   EXPECT_EQ(files().size(), 3u);
 }
 
+class DiskTest : public EncodedTest {
+ protected:
+  Splits on_disk() const {
+    return load_imagefolder(
+        {.dir = folder_.string(),
+         .settings = ImageFolderOptions{{.size = 10, .store = "disk", .cache = (folder_ / "cache").string()}}});
+  }
+  // The file of the training images, the larger one; "" if there is none.
+  std::string cache() const {
+    std::string out;
+    for (const auto& entry : fs::directory_iterator(folder_ / "cache"))
+      if (entry.path().extension() == ".bin" && (out.empty() || entry.file_size() > fs::file_size(out)))
+        out = entry.path();
+    return out;
+  }
+};
+
+TEST_F(DiskTest, DamagedImagesAreDecodedAgainAndTheFileIsMadeAnew) {
+  pictures(12, 16, 3);
+  const auto expected = bytes_of(load("memory", 10).train, {});
+  EXPECT_EQ(bytes_of(on_disk().train, {}), expected);
+  const std::string path = cache(), whole = read_file(path);
+  for (const size_t from_the_end : {size_t(3000), size_t(12)}) {  // images, their checksums
+    std::string damaged = whole;
+    damaged[whole.size() - from_the_end] ^= 1;
+    damaged[whole.size() - from_the_end - 1000] ^= 1;
+    std::ofstream(path, std::ios::binary) << damaged;
+    EXPECT_EQ(bytes_of(on_disk().train, {}), expected) << from_the_end;
+    EXPECT_TRUE(!fs::exists(path) || read_file(path) == whole);
+    EXPECT_EQ(bytes_of(on_disk().train, {}), expected);
+    EXPECT_EQ(read_file(path), whole);
+  }
+  const Splits data = on_disk();
+  std::string damaged = whole;
+  damaged[whole.size() - 3000] ^= 1;
+  std::ofstream(path, std::ios::binary) << damaged;
+  std::vector<uint8_t> pixels(300);
+  for (int64_t i = 0; i < data.train.size(); ++i) data.train.copy_image(i, pixels.data());
+  EXPECT_FALSE(fs::exists(path));
+}
+
+// The system ends a process that reads behind the end of a mapped file.
+TEST_F(DiskTest, AFileThatBecomesShorterIsNamed) {
+  pictures(12, 16, 3);
+  for (const int workers : {0, 2}) {
+    for (const bool transforms : {false, true}) {
+      const Splits data = on_disk();
+      LoaderConfig config{.batch_size = 5, .workers = workers};
+      if (transforms) config.balanced = true;  // batches are gathered
+      const Loader loader(data.train, all_samples(data.train), config);
+      for ([[maybe_unused]] const Batch& batch : loader.epoch(0)) continue;
+      fs::resize_file(cache(), 4096);
+      const std::string message = test::message_of<IoError>([&] {
+        for ([[maybe_unused]] const Batch& batch : loader.epoch(1)) continue;
+      });
+      EXPECT_MENTIONS(message, "cannot be read any more: it has become shorter, or its disk fails");
+      EXPECT_MENTIONS(message, ".bin");
+    }
+  }
+}
+
+TEST_F(EncodedTest, AnImageThatChangesWhileATrainingReadsItIsNamed) {
+  pictures(12, 12, 1);
+  const Splits data = load("files", 12);
+  const Loader loader(data.train, all_samples(data.train), {.batch_size = 4});
+  const auto epoch = [&](int64_t number) {
+    for ([[maybe_unused]] const Batch& batch : loader.epoch(number)) continue;
+  };
+  epoch(0);
+  const std::string path = (folder_ / "train/b/17.png").string(), before = read_file(path);
+  write_file(path, before);  // touched
+  epoch(1);
+  picture("train/b/17.png", 12, 12, 99);
+  EXPECT_MENTIONS(test::message_of<FormatError>([&] { epoch(2); }),
+                  "train/b/17.png: has another content than when this run read it before; bring it back");
+  write_file(path, before);
+  epoch(3);
+}
+
 // As if the kernel made the view of the whole image.
 TEST_F(EncodedTest, RandomCropsAreCutFromTheWholeImage) {
   pictures(40, 31, 4);
@@ -192,7 +273,10 @@ TEST_F(EncodedTest, RandomCropsAreCutFromTheWholeImage) {
 
 TEST_F(EncodedTest, ADamagedImageEndsTheEpochWithItsName) {
   pictures(12, 12, 1);
-  const Splits encoded = load("files", 12);
+  Splits encoded = load("files", 12);
+  auto images = std::make_shared<ImageFiles>((folder_ / "train").string());  // none of them was read yet
+  for (int64_t i = 0; i < encoded.train.size(); ++i) images->add(encoded.train.encoded->name(i), 0, 0);
+  encoded.train.encoded = std::make_shared<CheckedImages>(images, std::make_shared<ImageContents>(images->size()));
   write_file((folder_ / "train/b/17.png").string(), read_file((folder_ / "train/b/17.png").string()).substr(0, 200));
   for (const int workers : {0, 2}) {
     LoaderConfig config{.batch_size = 4, .workers = workers};

@@ -91,6 +91,36 @@ TEST_F(ImageFolderTest, AContinuedTrainingNormalisesAsBefore) {
   EXPECT_MENTIONS(error, "--resume: runs/one");
 }
 
+TEST_F(ImageFolderTest, NamesCannotControlATerminal) {
+  pictures("a", {"cat", "dog"});
+  train("--data-dir a --run one");
+  picture("odd/\x1b[2J,.png", 0, 1);
+  ASSERT_EQ(run("predict one odd --csv"), 0) << file("err");
+  EXPECT_EQ(file("out").find('\x1b'), std::string::npos);
+  EXPECT_MENTIONS(file("out"), "\"odd/\\x1b[2J,.png\",");
+}
+
+TEST_F(ImageFolderTest, OtherPixelsInFilesOfTheSameSizeAreRefused) {
+  const auto write = [&](const std::string& name, int level) {
+    std::filesystem::create_directories((folder_ / name).parent_path());
+    write_file((folder_ / name).string(), "P6\n4 4\n255\n" + std::string(48, char(level)));
+  };
+  for (const char* folder : {"a/train/cat/", "a/train/dog/", "a/test/cat/", "a/test/dog/"})
+    for (int i = 0; i < 12; ++i) write(concat(folder, i, ".ppm"), 10 * i + int(folder[2]));
+  for (const std::string store : {"files", "disk", "memory"}) {
+    train(concat("--data-dir a --run ", store, " --image-size 4 --image-cache cache --image-store ", store));
+    ASSERT_EQ(run("train --resume --epochs 3 --run " + store), 0) << file("err");
+    write("a/train/dog/7.ppm", 200);
+    const std::string error = refused("train --resume --epochs 4 --run " + store);
+    if (store != "memory") {
+      EXPECT_MENTIONS(error, "a/train/dog/7.ppm: has another content than when the run read it");
+      EXPECT_MENTIONS(error, "bring it back, or choose another --run");
+    }
+    write("a/train/dog/7.ppm", 10 * 7 + 't');
+    ASSERT_EQ(run("train --resume --epochs 4 --run " + store), 0) << file("err");
+  }
+}
+
 TEST_F(ImageFolderTest, OtherClassesAreRefusedByNameButHaveFeatures) {
   pictures("a", {"cat", "dog"});
   pictures("renamed", {"dog", "zebra"});

@@ -95,6 +95,29 @@ TEST(Json, BytesThatAreNotUtf8AreReplaced) {
 
 TEST(Json, OfTwoMembersOfOneNameTheLastIsRead) {
   EXPECT_EQ(parse_json(R"({"a":1,"b":2,"a":3})").text(), R"({"a":3,"b":2})");
+  EXPECT_EQ(parse_json(R"({"b":0,"a":[1],"b":{"b":1,"c":2,"b":[3]},"a":4,"a":5})").text(),
+            R"({"b":{"b":[3],"c":2},"a":5})");
+}
+
+// A look at all members for each one would take an hour.
+TEST(Json, ManyMembersAreReadAndWritten) {
+  constexpr int kMembers = 400'000;
+  std::string text = "{";
+  for (int i = 0; i < kMembers; ++i) text += concat(i > 0 ? "," : "", "\"k", i, "\":", i);
+  text += "}";
+  const Json read = parse_json(text);
+  EXPECT_EQ(read.size(), size_t(kMembers));
+  EXPECT_EQ(read["k399999"], Json(399999));
+  EXPECT_EQ(read.text(), text);
+}
+
+TEST(Json, TooManyValuesAreRefused) {
+  std::string many(2 * size_t(kMostJsonValues) + 3, ',');
+  many.front() = '[', many.back() = ']';
+  for (size_t i = 1; i < many.size(); i += 2) many[i] = '1';
+  EXPECT_MENTIONS(refusal([&] { (void)(parse_json(many, "x")); }), "x: more than 2097152 values");
+  many[many.size() - 3] = many[many.size() - 2] = ' ';
+  EXPECT_EQ(parse_json(many, "x").size(), size_t(kMostJsonValues));
 }
 
 TEST(Json, WhatIsNotJsonIsRefused) {

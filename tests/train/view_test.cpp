@@ -200,6 +200,39 @@ TEST_F(ViewTest, LongFilesComeInParts) {
   EXPECT_EQ(all.find("\"step\":3998,"), std::string::npos);  // every other is left out
 }
 
+// What is in one run must not hold the list of all up: each time that it is asked for, a part is read.
+TEST_F(ViewTest, OfLongMetricsAPartIsReadForEachList) {
+  const std::string line = "{\"split\":\"val\",\"epoch\":1,\"step\":10,\"top1\":0.5}\n";
+  const auto lines = [&](int64_t bytes) {
+    std::string out;
+    while (int64_t(out.size()) < bytes) out += line;
+    return out;
+  };
+  const std::string best = "{\"split\":\"val\",\"epoch\":1,\"step\":10,\"top1\":0.75}\n",
+                    last = "{\"split\":\"summary\",\"epoch\":4,\"step\":40}\n";
+  const std::string path = written("a", lines(8 * RunList::kWork) + best + lines(RunList::kWork) + last);
+  const std::string good = written("good", best + last);
+  RunList list({at("runs")});
+  const auto top1 = [&](const std::string& id) { return entry(list, id)["best"]["top1"].get<double>(); };
+  EXPECT_EQ(entry(list, path)["state"], Json("finished"));
+  EXPECT_EQ(entry(list, path)["step"], Json(40));
+  EXPECT_EQ(top1(good), 0.75);
+  RunList other({at("runs")});
+  int lists = 1;
+  for (; entry(other, path)["best"]["top1"] != Json(0.75); ++lists) ASSERT_LT(lists, 20);
+  EXPECT_GE(lists, 3);
+}
+
+TEST_F(ViewTest, SettingsWithoutEndAreLeftOut) {
+  const std::string path = written("r", "{\"split\":\"val\",\"epoch\":1,\"step\":10}\n");
+  std::ofstream config(path + "/config.toml", std::ios::app);
+  for (int i = 0; i < 100'000; ++i) config << "k" << i << "=1\n";
+  config.close();
+  RunList list({at("runs")});
+  EXPECT_EQ(entry(list, path)["step"], Json(10));
+  EXPECT_EQ(parse_json(*list.run(path))["config"].size(), 0u);
+}
+
 TEST_F(ViewTest, WhatCannotBeReadIsLeftOut) {
   train("good", "--epochs 1");
   const std::string path = written("bad", "");

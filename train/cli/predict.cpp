@@ -92,7 +92,8 @@ Dataset images_of(std::vector<std::string>& paths, const TrainedOn& known) {
           .class_names = known.class_names};
 }
 
-std::string csv_cell(const std::string& text) {
+std::string csv_cell(const std::string& any) {
+  const std::string text = printable(any, "\n");  // a terminal may show it
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);

@@ -26,7 +26,9 @@ std::string trained_name(const TrainOptions& o) { return (o.self_supervised() ? 
 std::string continued(const Invocation& invocation) {
   const std::string* run = invocation.flag("run");
   const std::string path = run && invocation.has("resume") ? run_path(*run, "", "") : "";
-  return !path.empty() && is_there(path + "/config.toml") ? path : "";
+  if (path.empty() || !is_there(path + "/config.toml")) return "";
+  check_no_pipes(path);
+  return path;
 }
 
 // The options of the command line. A resumed run keeps its settings, and the flags must not contradict them.
@@ -94,7 +96,9 @@ std::unique_ptr<RunSetup> set_up(TrainOptions options, const std::string& path, 
   auto out = std::make_unique<RunSetup>(std::move(options),
                                         Beginning{.data = before, .leads = leads, .reading = reading});
   check_classes(out->data.train, before, "--resume: " + path, "bring them back, or choose another --run");
-  if (!path.empty()) check_files(out->data, concat(path, "/", kDataFilesFile));
+  if (path.empty()) return out;
+  check_files(out->data, concat(path, "/", kDataFilesFile));
+  check_contents(out->data, concat(path, "/", kDataContentsFile));
   return out;
 }
 

@@ -76,6 +76,7 @@ class Leader : public Role {
   bool is_written(const Metrics& m) const {
     return m.step < forgotten_ || written_.contains({m.step, m.epoch, m.split});
   }
+  void keep_contents();
   void save(Trainer& trainer);
   void load_best(const Trainer& trainer, int64_t step) const;
   void stopped(const Trainer& trainer, const World& world);
@@ -105,6 +106,7 @@ class Leader : public Role {
   static constexpr int kNoted = 1000;  // lines: many more than ranks can differ by
   std::vector<Metrics> all_;           // but for steps; of a leader that takes over, once all are written
   std::set<std::tuple<int64_t, int64_t, std::string>> written_;  // step, epoch and split of the last lines
+  int64_t contents_kept_ = 0;  // how many checksums of images are in their file
   int64_t forgotten_ = 0;  // lines of steps before this one are all written
   const std::function<void(const std::string&)> say_ = [this](const std::string& text) { out_.line(text); };
 };
@@ -156,6 +158,7 @@ void Leader::introduce(const Trainer& trainer, const World& world) {
   if (const std::string path = run_.file(kTrainedOnFile); !is_there(path))
     write_trained_on(path, trained_on(setup_.data.train));
   if (const std::string path = run_.file(kDataFilesFile); !is_there(path)) write_files(setup_.data, path);
+  keep_contents();
   said_ ? out_.log(first_line(o_)) : out_.line(first_line(o_));
   for (const std::string& note : setup_.data.notes) out_.log("warning: " + note);
   for (const std::string& line : introduction(setup_, trainer, world, run_)) out_.line(line);
@@ -165,6 +168,7 @@ void Leader::save(Trainer& trainer) {
   album_.finish();
   TrainState state = trainer.state();
   state.lengths = log_->sync();
+  keep_contents();
   hook_.checkpoint(checkpoints_.save(state, trainer.files(), trainer.course()));
   if (crew_) crew_->check();  // it may have been stopped meanwhile
   run_.note_checkpoint();
@@ -187,6 +191,7 @@ void Leader::stopped(const Trainer& trainer, const World& world) {
                    ", with a checkpoint; resume it with --resume --run ", run_.path()));
   if (world.size() > 1) return wait_for_files();
   album_.finish();
+  if (hook_.waits()) out_.line("waiting for --on-save; the same signal, a second or more after the first, ends that");
   hook_.finish([] { return false; }, say_);  // or until a second signal
 }
 
@@ -197,9 +202,17 @@ void Leader::wait_for_files() {
   hook_.finish([&] { return Clock::now() > most; }, say_);
 }
 
+// Writes the checksums of the images if more are known.
+void Leader::keep_contents() {
+  const int64_t known = known_contents(setup_.data);
+  if (known > contents_kept_) write_contents(setup_.data, run_.file(kDataContentsFile));
+  contents_kept_ = known;
+}
+
 // Exports the weights and writes the summary and the report.
 void Leader::finish(const Trainer& trainer, const World& world) {
   check(world);
+  keep_contents();
   if (const std::string end = trainer.end_text(); !end.empty()) out_.line("ended  " + end);
   const bool backbone = trainer.learner().facts.exports_backbone;
   const std::string weights = run_.file(concat("exported/", exported_name(backbone)));

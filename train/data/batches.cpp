@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "kernels/index_select.h"
 #include "train/data/encoded_images.h"
+#include "train/data/image_cache.h"
 #include "train/data/order.h"
 
 namespace ringtape {
@@ -52,6 +53,7 @@ struct BatchMaker::Layout {
 BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
     : images_(data.images), labels_(data.labels), encoded_(data.is_encoded() ? data.encoded : nullptr),
       interpolation_(data.encoded ? data.encoded->reading().interpolation : Interpolation::bilinear),
+      cache_(data.images.defined() && data.images.device() == Device{} ? data.cache : nullptr),
       image_(data.image()), device_(config.device), augmentation_(config.augmentation),
       changes_(config.views.empty() ? config.changes : ImageChanges{}), views_(config.views), crops_(config.views),
       transforms_(config.transforms), seed_(config.seed), balanced_(config.balanced),
@@ -227,6 +229,7 @@ void BatchMaker::gather(Chunk& chunk, const Tensor& samples, int64_t epoch) cons
   const int64_t n = samples.size();
   const std::span<const int64_t> all = samples.span<int64_t>();
   int64_t* y = nullptr;
+  for (int64_t i = 0; cache_ && i < n; ++i) cache_->check(sample_of(all[size_t(i)]));
   if (on_host()) {
     chunk.y = Tensor({n}, DType::i64, device_);
     y = chunk.y.data<int64_t>();
@@ -246,6 +249,7 @@ void BatchMaker::gather(Chunk& chunk, const Tensor& samples, int64_t epoch) cons
   }
   const int64_t* const labels = labels_.data<int64_t>();
   for (int64_t i = 0; i < n; ++i) y[i] = labels[sample_of(all[size_t(i)])];
+  if (cache_) cache_->check();
 }
 
 void BatchMaker::finish(Chunk& chunk, const Tensor& samples, int64_t epoch, Inbox* inbox) const {

@@ -65,6 +65,7 @@ class BatchMaker {
   Tensor images_, labels_;
   std::shared_ptr<const EncodedImages> encoded_;  // null: the images are kept
   Interpolation interpolation_;  // of random crops
+  std::shared_ptr<const ImageCache> cache_;       // the file that images_ are of, if they are read from it
   Shape image_;
   Tensor table_;  // f32 (C, 256): the normalised value of each byte
   Tensor bytes_;  // u8 (C, 256): each byte itself

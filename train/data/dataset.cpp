@@ -11,6 +11,7 @@
 #include "core/registry.h"
 #include "train/data/cifar.h"
 #include "train/data/encoded_images.h"
+#include "train/data/image_cache.h"
 #include "train/data/imagefolder.h"
 #include "train/data/mnist.h"
 #include "train/data/shapes.h"
@@ -98,8 +99,10 @@ int64_t default_val_size(const DatasetEntry& entry, int64_t n) {
 void Dataset::copy_image(int64_t i, uint8_t* to) const {
   const Shape s = image();
   if (is_encoded()) return decode_as(*encoded, i, {s[0], s[1]}, to);
+  if (cache) cache->check(i);
   const Tensor one = images.window(s, contiguous_strides(s), i * s.size()).copy_to(Device{});
   std::copy_n(one.data<uint8_t>(), s.size(), to);
+  if (cache) cache->check();
 }
 
 // Counts each byte value, so that the sums do not depend on threads.

@@ -12,6 +12,8 @@
 namespace ringtape {
 
 class EncodedImages;
+class ImageCache;
+class ImageContents;
 
 // Labelled images: bytes in the memory of the host or, after keep_on_device(), of a device, or files that are decoded
 // when a batch needs them.
@@ -27,7 +29,8 @@ struct Dataset {
   Shape decoded = {};                                 // (H, W, 3): what each of these becomes
 
   int64_t size() const { return labels.size(); }
-  bool on_disk = false;  // `images` are a file on the disk that is mapped into memory, made of `encoded`
+  std::shared_ptr<const ImageCache> cache = {};   // the file that `images` are of; null: another memory
+  std::shared_ptr<ImageContents> contents = {};   // of images in files, and in `cache`; null: not followed
   bool is_encoded() const { return !images.defined(); }
   Shape image() const { return is_encoded() ? decoded : images.shape().without(0); }  // (H, W, C)
   // Writes the bytes of image i, (H, W, C).

@@ -21,11 +21,15 @@ class EncodedImages {
   virtual std::string name(int64_t i) const = 0;
   virtual int64_t bytes(int64_t i) const = 0;
   virtual int64_t changed(int64_t i) const = 0;
+  virtual int64_t changed_now(int64_t i) const { return changed(i); }  // as its file is now, not when it was listed
   virtual std::string read(int64_t i) const = 0;
   virtual std::string path(int64_t i) const = 0;  // for messages
   virtual int64_t shard(int64_t) const { return -1; }  // the archive that it lies in, from 0 on; -1: a file of its own
   virtual ImageReading reading() const { return {}; }
 };
+
+// When a file's content or inode was last changed, in nanoseconds; 0 if it is not there.
+int64_t time_of_change(const std::string& path);
 
 // Many names, one behind the other in memory: there may be millions.
 class NameList {
@@ -54,6 +58,7 @@ class ImageFiles : public EncodedImages {
   std::string name(int64_t i) const override { return names_[i]; }
   int64_t bytes(int64_t i) const override { return bytes_[size_t(i)]; }
   int64_t changed(int64_t i) const override { return changed_[size_t(i)]; }
+  int64_t changed_now(int64_t i) const override { return time_of_change(path(i)); }
   std::string read(int64_t i) const override;
   std::string path(int64_t i) const override { return root_ + "/" + name(i); }
 
@@ -74,6 +79,9 @@ class ShardImages : public EncodedImages {
   std::string name(int64_t i) const override;
   int64_t bytes(int64_t i) const override { return places_[size_t(i)].bytes; }
   int64_t changed(int64_t i) const override { return changed_[size_t(shard(i))] + places_[size_t(i)].offset; }
+  int64_t changed_now(int64_t i) const override {
+    return time_of_change(shards_[size_t(shard(i))]) + places_[size_t(i)].offset;
+  }
   std::string read(int64_t i) const override;
   std::string path(int64_t i) const override { return shards_[size_t(shard(i))] + ":" + names_[i]; }
   int64_t shard(int64_t i) const override { return places_[size_t(i)].shard; }
@@ -99,6 +107,7 @@ class ChosenImages : public EncodedImages {
   std::string name(int64_t i) const override { return from_->name(chosen_[size_t(i)]); }
   int64_t bytes(int64_t i) const override { return from_->bytes(chosen_[size_t(i)]); }
   int64_t changed(int64_t i) const override { return from_->changed(chosen_[size_t(i)]); }
+  int64_t changed_now(int64_t i) const override { return from_->changed_now(chosen_[size_t(i)]); }
   std::string read(int64_t i) const override { return from_->read(chosen_[size_t(i)]); }
   std::string path(int64_t i) const override { return from_->path(chosen_[size_t(i)]); }
   int64_t shard(int64_t i) const override { return from_->shard(chosen_[size_t(i)]); }

@@ -6,9 +6,11 @@
 #include "core/parallel.h"
 #include "core/printable.h"
 #include "train/data/encoded_images.h"
+#include "train/data/image_contents.h"
 #include "train/io/file.h"
 #include "train/io/hash.h"
 #include "train/io/look.h"
+#include "train/io/safetensors.h"
 
 namespace ringtape {
 namespace {
@@ -47,6 +49,16 @@ struct ListLine {
   }
 };
 
+constexpr int64_t kNotRead = -1;  // in a file of checksums
+
+// Of each split whose images are followed, with its name.
+template <class F>
+void each_contents(const Splits& data, F&& f) {
+  if (data.train.contents) f("train", data.train);
+  if (data.test.contents) f("test", data.test);
+  if (data.val && data.val->contents) f("val", *data.val);
+}
+
 std::string_view first_line_of(std::string_view list) { return list.substr(0, list.find('\n')); }
 
 }  // namespace
@@ -62,7 +74,7 @@ DataIdentity identity_of(const Splits& data) {
     const Tensor here = on_host(set.labels);
     const auto all = here.span<int64_t>();
     labels.add(all.data(), all.size_bytes());
-    if (set.is_encoded() || set.on_disk) {
+    if (set.is_encoded() || set.cache) {
       const std::string files = lines_of_files("", set);
       pixels.add(files);
     } else {
@@ -103,6 +115,45 @@ void check_files(const Splits& data, const std::string& path) {
   const std::string difference = difference_of(read_file(path), list_of_files(data));
   RT_CHECK_AS(UsageError, difference.empty(), path, ": ", data.train.source,
               " has other files than when the run began: ", difference, "; bring them back, or choose another --run");
+}
+
+int64_t known_contents(const Splits& data) {
+  int64_t out = 0;
+  data.each([&](const Dataset& set) { out += set.contents ? set.contents->known() : 0; });
+  return out;
+}
+
+void write_contents(const Splits& data, const std::string& path) {
+  std::vector<NamedTensor> tensors;
+  each_contents(data, [&](const char* split, const Dataset& set) {
+    std::vector<int64_t> sums;
+    for (int64_t i = 0; i < set.size(); ++i) {
+      const auto sum = set.contents->of(i);
+      sums.push_back(sum ? int64_t{*sum} : kNotRead);
+    }
+    tensors.push_back({split, from_host(sums, {set.size()})});
+  });
+  write_safetensors(path, tensors, {{"format", "pt"}});
+}
+
+void check_contents(const Splits& data, const std::string& path) {
+  if (!is_there(path)) return;
+  Safetensors then;
+  try {
+    then = read_safetensors(path);
+  } catch (const FormatError& e) {
+    detail::fail<FormatError>({e.what(), "; bring it back, or remove it to go on without comparing the images"});
+  }
+  each_contents(data, [&](const char* split, const Dataset& set) {
+    const Tensor& sums = then[split];
+    RT_CHECK_AS(FormatError, sums.dtype() == DType::i64 && sums.shape() == Shape({set.size()}), path,
+                ": expected a checksum of each image in ", split);
+    for (int64_t i = 0; i < set.size(); ++i)
+      if (const int64_t sum = sums.data<int64_t>()[i]; sum != kNotRead)
+        RT_CHECK_AS(UsageError, set.contents->expect(i, uint32_t(sum)), set.encoded->path(i),
+                    ": has another content than when the run read it (", path, "); bring it back, or choose another "
+                    "--run");
+  });
 }
 
 }  // namespace ringtape

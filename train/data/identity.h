@@ -31,4 +31,14 @@ inline constexpr const char* kDataFilesFile = "data-files.tsv";  // in a run's f
 void write_files(const Splits& data, const std::string& path);   // nothing if images are not from files
 void check_files(const Splits& data, const std::string& path);
 
+// The checksums of the images (image_contents.h), as a file in a run's folder: those of all images of --image-store
+// disk, and with files of those that the run has read so far.
+inline constexpr const char* kDataContentsFile = "data-contents.safetensors";
+int64_t known_contents(const Splits& data);  // how many there are
+void write_contents(const Splits& data, const std::string& path);
+// Throws UsageError, naming the image, if one that was read now was another one then; those that will be read are
+// expected to be as they were, else reading them throws. If there is no file, any will do. Throws FormatError for a
+// file of another list.
+void check_contents(const Splits& data, const std::string& path);
+
 }  // namespace ringtape

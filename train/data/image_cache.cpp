@@ -10,19 +10,23 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "core/check.h"
 #include "core/log.h"
+#include "core/parallel.h"
 #include "core/storage.h"
+#include "train/data/image_contents.h"
 #include "train/io/file.h"
 #include "train/io/hash.h"
 #include "train/io/look.h"
+#include "train/io/mapped_file.h"
 
 namespace ringtape {
 namespace {
 
 // The number stands also for what decoding and scaling give: raise it when any of their bytes change.
-constexpr const char* kFormat = "ringtape images 3\n";
+constexpr const char* kFormat = "ringtape images 4\n";
 constexpr size_t kPage = 4096;
 
 // What a file begins with: all that the images depend on. Its size is a multiple of a page.
@@ -92,24 +96,36 @@ void remove_leftovers(const std::string& folder, const std::string& name) {
     if (other.starts_with(name) && is_temporary_name(other)) ::unlink((std::filesystem::path(folder) / other).c_str());
 }
 
-std::shared_ptr<void> mapped(const std::string& path, int fd, size_t bytes, int protection) {
-  void* const at = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
-  if (at == MAP_FAILED) fail_at(path, "cannot map", errno);
-  return {at, [bytes](void* p) { ::munmap(p, bytes); }};
-}
+// The layout of a file: the header, the images, a checksum of each, and one of these checksums.
+struct Layout {
+  size_t header, images, each;  // the header's bytes, number of images, bytes of each
+  size_t checksums() const { return header + images * each; }
+  size_t bytes() const { return checksums() + (images + 1) * sizeof(uint32_t); }
+};
 
-void write_images(const std::string& path, const std::string& header, size_t bytes,
-                  const std::function<void(uint8_t*)>& fill) {
+void write_images(const std::string& path, const std::string& header, const Layout& layout,
+                  const std::function<void(uint8_t*)>& decode_all) {
   const std::string temporary = temporary_name(path);
   try {
     const OpenFile file(temporary, O_RDWR | O_CREAT | O_EXCL);
     // Now, since a write to mapped memory cannot report a full disk.
-    if (const int error = ::posix_fallocate(file.fd(), 0, off_t(bytes))) fail_at(temporary, "cannot write", error);
-    const auto memory = mapped(temporary, file.fd(), bytes, PROT_READ | PROT_WRITE);
-    auto* const to = static_cast<uint8_t*>(memory.get());
+    if (const int error = ::posix_fallocate(file.fd(), 0, off_t(layout.bytes())))
+      fail_at(temporary, "cannot write", error);
+    void* const at = ::mmap(nullptr, layout.bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
+    if (at == MAP_FAILED) fail_at(temporary, "cannot map", errno);
+    const std::shared_ptr<void> memory(at, [&](void* p) { ::munmap(p, layout.bytes()); });
+    auto* const to = static_cast<uint8_t*>(at);
     std::memcpy(to, header.data(), header.size());
-    fill(to + header.size());
-    if (::msync(to, bytes, MS_SYNC) != 0 || ::fsync(file.fd()) != 0) fail_at(temporary, "cannot write", errno);
+    decode_all(to + layout.header);
+    std::vector<uint32_t> sums(layout.images + 1);
+    parallel_for(int64_t(layout.images), 64, [&](int64_t begin, int64_t end) {
+      for (auto i = size_t(begin); i < size_t(end); ++i)
+        sums[i] = checksum_of(to + layout.header + i * layout.each, layout.each);
+    });
+    sums.back() = checksum_of(sums.data(), layout.images * sizeof sums[0]);
+    std::memcpy(to + layout.checksums(), sums.data(), sums.size() * sizeof sums[0]);
+    if (::msync(to, layout.bytes(), MS_SYNC) != 0 || ::fsync(file.fd()) != 0)
+      fail_at(temporary, "cannot write", errno);
     std::filesystem::rename(temporary, path);
   } catch (...) {
     ::unlink(temporary.c_str());
@@ -117,34 +133,74 @@ void write_images(const std::string& path, const std::string& header, size_t byt
   }
 }
 
+// The checksums of a file's images; none if it is not the file that was asked for, or its header or they are damaged.
+std::vector<uint32_t> read_checksums(const MappedFile& file, const std::string& header, const Layout& layout) {
+  if (std::memcmp(file.data(), header.data(), header.size()) != 0) return {};
+  std::vector<uint32_t> out(layout.images + 1);
+  std::memcpy(out.data(), file.data() + layout.checksums(), out.size() * sizeof out[0]);
+  const uint32_t sum = out.back();
+  out.pop_back();
+  return sum == checksum_of(out.data(), out.size() * sizeof out[0]) ? out : std::vector<uint32_t>();
+}
+
 }  // namespace
 
-Tensor cached_images(const EncodedImages& images, ImageSize size, const std::string& folder,
-                     const std::function<void(uint8_t* to)>& fill) {
+ImageCache::ImageCache(std::shared_ptr<const EncodedImages> images, ImageSize size, const std::string& folder,
+                       const std::function<void(uint8_t* to)>& decode_all)
+    : images_(std::move(images)), size_(size), bytes_each_(size.height * size.width * 3) {
   RT_CHECK_AS(UsageError, !folder.empty(), "--image-store disk: needs --image-cache DIR, since HOME is not set");
-  const std::string header = header_of(images, size);
-  const Shape shape{images.size(), size.height, size.width, 3};
-  const size_t bytes = header.size() + size_t(shape.size());
+  const std::string header = header_of(*images_, size);
+  const auto count = size_t(images_->size());
+  const Layout layout{header.size(), count, size_t(bytes_each_)};
   const std::string name = concat("images-", Crc32().add(header).str(), ".bin");
   const std::string path = (std::filesystem::path(folder) / name).string();
-  const auto open = [&]() -> std::shared_ptr<void> {
-    if (!is_there(path)) return nullptr;
+  const auto open = [&] {
+    if (!is_there(path)) return false;
     const OpenFile file(path, O_RDONLY);
-    if (std::filesystem::file_size(path) != bytes) return nullptr;
-    auto memory = mapped(path, file.fd(), bytes, PROT_READ);
-    return std::memcmp(memory.get(), header.data(), header.size()) == 0 ? memory : nullptr;
+    if (std::filesystem::file_size(path) != layout.bytes()) return false;
+    file_ = std::make_shared<MappedFile>(path, file.fd(), layout.bytes());
+    checksums_ = read_checksums(*file_, header, layout);
+    return checksums_.size() == count;
   };
-  std::shared_ptr<void> memory = open();
-  if (!memory) {
+  if (!open()) {
     make_folder(folder);
     const Lock lock(path);
     if (lock.held()) remove_leftovers(folder, name);
-    memory = open();  // another process may have written it meanwhile
-    if (!memory) write_images(path, header, bytes, fill), memory = open();
-    RT_CHECK_AS(IoError, memory, path, ": has changed while it was written");
+    if (!open()) {  // another process may have written it meanwhile
+      write_images(path, header, layout, decode_all);
+      RT_CHECK_AS(IoError, open(), path, ": has changed while it was written");
+    }
   }
-  const std::shared_ptr<void> pixels(memory, static_cast<char*>(memory.get()) + header.size());
-  return Tensor(std::make_shared<Storage>(pixels, size_t(shape.size()), Device{}), shape, DType::u8);
+  checked_ = std::make_unique<std::atomic<bool>[]>(count);
+  const std::shared_ptr<void> at(file_, const_cast<uint8_t*>(file_->data()) + layout.header);
+  const Shape shape{images_->size(), size.height, size.width, 3};
+  pixels_ = Tensor(std::make_shared<Storage>(at, size_t(shape.size()), Device{}), shape, DType::u8);
+}
+
+void ImageCache::check() const { file_->check(); }
+
+void ImageCache::check(int64_t i) const {
+  std::atomic<bool>& checked = checked_[size_t(i)];
+  if (checked) return;
+  if (checksum_of(at(i), size_t(bytes_each_)) != checksum(i)) mend(i);
+  checked = true;
+}
+
+void ImageCache::mend(int64_t i) const {
+  const std::lock_guard lock(mending_);
+  file_->check();
+  if (checked_[size_t(i)]) return;
+  if (!std::exchange(mended_, true)) {
+    log_warn(file_->path(), ": damaged, such as the image ", images_->name(i),
+             "; damaged images are decoded again, and the next run makes the file anew");
+    ::unlink(file_->path().c_str());
+  }
+  std::vector<uint8_t> pixels(size_t(bytes_each_), 0);
+  decode_as(*images_, i, size_, pixels.data());
+  RT_CHECK_AS(FormatError, checksum_of(pixels.data(), pixels.size()) == checksum(i), images_->path(i),
+              ": is not the image any more of which ", file_->path(), " was made; start again");
+  file_->replace(size_t(at(i) - file_->data()), pixels.data(), pixels.size());
+  checked_[size_t(i)] = true;
 }
 
 }  // namespace ringtape

@@ -30,6 +30,15 @@ void check_image_size(const std::string& path, ImageSize size, int64_t units, in
               " pixels in ", content.size(), " bytes, which cannot hold so many; the file is damaged");
 }
 
+void check_pixels_per_byte(const std::string& path, ImageSize size, std::string_view content) {
+  constexpr int64_t kAnyway = int64_t{1} << 24, kPerByte = 4096;
+  check_image_size(path, size, 0, 1, content);
+  RT_CHECK_AS(FormatError, (size.width * size.height - kAnyway) / kPerByte <= int64_t(content.size()), path, ": ",
+              size.width, " x ", size.height, " pixels in only ", content.size(), " bytes; of more than ", kAnyway,
+              " pixels at most ", kPerByte, " are read for each byte, against files that are made to fill the memory; "
+              "scale it down, or save it in another format");
+}
+
 ImagePart cut(const uint8_t* from, int64_t row, int64_t pixel, const ImagePart& part, Image& to) {
   to.size = {part.height, part.width};
   to.rgb.resize(size_t(3 * part.height * part.width));

@@ -42,6 +42,9 @@ std::unique_ptr<ImageReader> turn(std::unique_ptr<ImageReader> reader, Orientati
 // one byte of the file holds at most `per_byte` of the `units` (blocks, bytes) that the image needs.
 void check_image_size(const std::string& path, ImageSize size, int64_t units, int64_t per_byte,
                       std::string_view content);
+// The same for formats in which a byte may stand for any number of pixels of one colour. Such files are whole, but who
+// fills a memory with them is stopped.
+void check_pixels_per_byte(const std::string& path, ImageSize size, std::string_view content);
 
 // A reader for the format that the first bytes show, null if they show another. Throw FormatError as decode_image.
 std::unique_ptr<ImageReader> open_jpeg(std::string_view content, const std::string& path);

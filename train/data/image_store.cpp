@@ -9,6 +9,7 @@
 #include "core/printable.h"
 #include "train/data/exif.h"
 #include "train/data/image_cache.h"
+#include "train/data/image_contents.h"
 #include "train/report/progress.h"
 
 namespace ringtape {
@@ -164,11 +165,18 @@ void keep_in_memory(Dataset& set, const std::string& title, bool progress) {
 void keep_on_disk(Dataset& set, const std::string& folder, const std::string& title, bool progress) {
   const ImageSize size{set.decoded[0], set.decoded[1]};
   if (set.size() == 0) return keep_in_memory(set, title, false);
-  set.images = cached_images(*set.encoded, size, folder, [&](uint8_t* to) {
+  set.cache = std::make_shared<ImageCache>(set.encoded, size, folder, [&](uint8_t* to) {
     Progress bar(title, set.size(), progress, "images");
     decode_all(*set.encoded, evenly(set.size(), set.size()), size, to, &bar);
   });
-  set.on_disk = true;
+  set.images = set.cache->pixels();
+  set.contents = std::make_shared<ImageContents>(set.size());
+  for (int64_t i = 0; i < set.size(); ++i) set.contents->read(i, set.cache->checksum(i));
+}
+
+void check_each_reading(Dataset& set) {
+  set.contents = std::make_shared<ImageContents>(set.size());
+  set.encoded = std::make_shared<CheckedImages>(set.encoded, set.contents);
 }
 
 }  // namespace
@@ -265,12 +273,13 @@ Splits load_images(ImageLists lists, const ImageOptions& options, const DataRequ
   const auto keep = [&](Dataset& set, const std::string& title) {
     if (store == "memory") keep_in_memory(set, title, request.progress);
     if (store == "disk") keep_on_disk(set, cache, title, request.progress);
+    if (store == "files") check_each_reading(set);
   };
   keep(out.train, "reading training images");
   if (out.val) keep(*out.val, "reading validation images");
   keep(out.test, "reading test images");
   const PixelStatistics pixels = pixel_statistics(
-      store != "memory" ? decoded(*lists.train.images, evenly(out.train.size(), kMeasured), size, nullptr)
+      store != "memory" ? decoded(*out.train.encoded, evenly(out.train.size(), kMeasured), size, nullptr)
                         : out.train.images);
   note_levels(out.notes, lists.source, pixels);
   out.each([&](Dataset& set) {

@@ -16,6 +16,7 @@
 #include "core/runtime.h"
 #include "train/data/batches.h"
 #include "train/data/encoded_images.h"
+#include "train/data/image_cache.h"
 #include "train/data/order.h"
 
 namespace ringtape {
@@ -281,7 +282,9 @@ void keep_on_device(Splits& data, Device device) {
   if (device.type == DeviceType::cpu || data.train.is_encoded() || 4 * bytes > runtime(device).free_bytes(device.index))
     return;
   data.each([&](Dataset& set) {
+    for (int64_t i = 0; set.cache && i < set.size(); ++i) set.cache->check(i);
     set.images = set.images.copy_to(device);
+    if (set.cache) set.cache->check();
     set.labels = set.labels.copy_to(device);
   });
 }

@@ -23,9 +23,7 @@ class WebpReader : public ImageReader {
   WebpReader(std::string_view content, const std::string& path) : content_(content), path_(path) {
     check(WebPGetFeatures(data(), content.size(), &features_));
     RT_CHECK_AS(FormatError, !features_.has_animation, path, ": an animated WebP file; expected one image");
-    // One byte may stand for any number of pixels of one colour, so the format itself has no limit.
-    constexpr int64_t kAnyway = int64_t{1} << 24, kPerByte = 4096;
-    check_image_size(path, size(), std::max<int64_t>(size().height * size().width - kAnyway, 0), kPerByte, content);
+    check_pixels_per_byte(path, size(), content);
   }
 
   ImageSize size() const override { return {features_.height, features_.width}; }

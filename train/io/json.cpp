@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <ostream>
 
 #include "core/check.h"
@@ -149,8 +150,30 @@ size_t Json::size() const {
   return is_list() ? parts().size() : is_object() ? items().size() : 1;
 }
 
-// Converts values to the library's type.
+// Converts values to the library's type, and adds members without a look at those before: each look would cost as much
+// as there are members.
 struct JsonLibrary {
+  static Json& append(Json& object, std::string key) {
+    return std::get<Json::Members>(object.value_).emplace_back(std::move(key), Json()).second;
+  }
+  // Of members of one name the last value takes the first one's place.
+  static void merge_repeated(Json& object) {
+    auto& members = std::get<Json::Members>(object.value_);
+    std::vector<size_t> order(members.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, {}, [&](size_t i) -> const std::string& { return members[i].first; });
+    std::vector<bool> repeated(members.size());
+    for (size_t i = 1, first = 0; i < order.size(); ++i) {
+      if (members[order[i]].first != members[order[first]].first) {
+        first = i;
+      } else {
+        members[order[first]].second = std::move(members[order[i]].second);
+        repeated[order[i]] = true;
+      }
+    }
+    std::erase_if(members, [&, i = size_t{0}](const auto&) mutable { return bool(repeated[i++]); });
+  }
+
   static Library to(const Json& value) {
     return std::visit([](const auto& x) { return to(x); }, value.value_);
   }
@@ -166,7 +189,8 @@ struct JsonLibrary {
   }
   static Library to(const Json::Members& members) {
     Library out = Library::object();
-    for (const auto& [key, value] : members) out[key] = to(value);
+    auto& all = out.get_ref<Library::object_t&>();
+    for (const auto& [key, value] : members) all.emplace_back(key, to(value));
     return out;
   }
 };
@@ -216,7 +240,10 @@ class JsonTree : public JsonEvents {
     key_ = std::move(name);
     return true;
   }
-  bool end_object() override { return close(); }
+  bool end_object() override {
+    JsonLibrary::merge_repeated(*open_.back());
+    return close();
+  }
   bool start_list() override { return open(Json::list()); }
   bool end_list() override { return close(); }
   bool error(const std::string&) override { detail::fail<FormatError>({where_, ": damaged: not JSON"}); }
@@ -224,8 +251,9 @@ class JsonTree : public JsonEvents {
  private:
   Json& next() {
     if (open_.empty()) return root_;
+    RT_CHECK_AS(FormatError, ++values_ <= kMostJsonValues, where_, ": more than ", kMostJsonValues, " values");
     Json& parent = *open_.back();
-    return parent.is_list() ? parent.push_back(nullptr) : parent[key_];
+    return parent.is_list() ? parent.push_back(nullptr) : JsonLibrary::append(parent, std::move(key_));
   }
   bool add(Json value) {
     next() = std::move(value);
@@ -245,6 +273,7 @@ class JsonTree : public JsonEvents {
 
   const std::string& where_;
   size_t depth_;
+  int64_t values_ = 0;  // in lists and objects so far
   Json root_;
   std::string key_;
   std::vector<Json*> open_;  // the lists and objects around the next value

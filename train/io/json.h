@@ -40,10 +40,9 @@ class Json {
   Json(const std::vector<T>& parts) : Json(list()) {
     for (const T& part : parts) push_back(part);
   }
+  Json(Members members) : Json() { value_ = std::move(members); }  // their names must differ
   template <class T>
-  Json(const std::map<std::string, T>& members) : Json(object()) {
-    for (const auto& [key, value] : members) (*this)[key] = value;
-  }
+  Json(const std::map<std::string, T>& members) : Json(Members(members.begin(), members.end())) {}
   Json(std::initializer_list<Json> parts);
   static Json list();    // empty list
   static Json object();  // empty object
@@ -138,8 +137,11 @@ T Json::get() const {
   }
 }
 
-// Throws FormatError, beginning with `where`, for text that is not JSON or is nested deeper than `depth`. Parsing stops
-// there, so a hostile text costs no more than reading it up to that point.
+// Throws FormatError, beginning with `where`, for text that is not JSON, is nested deeper than `depth` or has more than
+// kMostJsonValues values in all its objects and lists together. Parsing stops there, so a hostile text costs no more
+// than reading it up to that point: time in proportion to its length, and at most some hundred MB of memory. Of members
+// of one name the last value counts.
+inline constexpr int64_t kMostJsonValues = 1 << 21;
 Json parse_json(std::string_view text, const std::string& where = "JSON", int depth = 16);
 
 std::string json_library();  // its version

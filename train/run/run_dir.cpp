@@ -36,8 +36,9 @@ constexpr const char *kSaved = ".saved", *kReplace = ".replace";
 constexpr int kLockTries = 200;  // two seconds:
 constexpr std::chrono::milliseconds kLockPause(10);
 constexpr int kDescriptors = 12;  // that a training needs at least
-constexpr std::array kOwned = {kSaved,        kDeliveredFile, "env.json",   "data.json", "data-files.tsv", kMetrics,
-                               "metrics.csv", "report.html",  "trace.json", kConfig,     kReplace};
+constexpr std::array kOwned = {
+    kSaved,   kDeliveredFile, "env.json",    "data.json",  "data-files.tsv", "data-contents.safetensors",
+    kMetrics, "metrics.csv",  "report.html", "trace.json", kConfig,          kReplace};
 constexpr const char
     *kTraining = ": another process is training there; choose another --run",
     *kHoldsARun =
@@ -140,8 +141,19 @@ std::string claim_run_path(const std::string& run, const std::string& model, con
 
 std::string exported_name(bool backbone) { return backbone ? "backbone.safetensors" : "model.safetensors"; }
 
+void check_no_pipes(const std::string& path) {
+  const auto check = [&](const char* name) {
+    const std::string file = concat(path, "/", name);
+    std::error_code unknown;
+    RT_CHECK_AS(IoError, !fs::is_fifo(file, unknown), file, ": is a pipe, which nobody may write or read; remove it");
+  };
+  for (const char* name : {kLock, kLog}) check(name);
+  for (const char* name : kOwned) check(name);
+}
+
 void check_run_path(const std::string& path, Earlier earlier) {
   if (!taken(path)) return;
+  check_no_pipes(path);
   RT_CHECK_AS(UsageError, is_folder_at(path), "--run ", path, ": a file has that name; choose another --run");
   const bool is_run = is_there(concat(path, "/", kConfig)), begun = just_begun(path);
   RT_CHECK_AS(UsageError, is_run || begun, "--run ", path, ": the folder is not a run; choose another --run");

@@ -25,6 +25,8 @@ enum class Earlier : uint8_t {
 // replacing or resuming it; IoError if it cannot be read. A run that is still in progress is never touched. Changes
 // nothing.
 void check_run_path(const std::string& path, Earlier earlier);
+// Throws IoError if one of a run's files is a pipe: opening it would wait for ever.
+void check_no_pipes(const std::string& path);
 
 // Notes in a run that it is to be replaced, until that happens or the run goes on: for the next attempt of a job,
 // should this one fail before. Does nothing if there is no run. Throws IoError.

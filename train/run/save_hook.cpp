@@ -122,6 +122,11 @@ bool SaveHook::needs(const std::string& path) const {
   return std::any_of(waiting_.begin(), waiting_.end(), is_it) || std::any_of(failed_.begin(), failed_.end(), is_it);
 }
 
+bool SaveHook::waits() const {
+  const std::lock_guard lock(mutex_);
+  return !waiting_.empty() || !failed_.empty();
+}
+
 void SaveHook::earlier(const Checkpoints& checkpoints, int64_t until, const Course& course) {
   for (const int64_t step : checkpoints.steps_until(until)) {
     const std::string path = checkpoints.path_of(step);

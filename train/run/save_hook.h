@@ -41,6 +41,7 @@ class SaveHook {
   bool has_had(const std::string& path) const;
   // Whether the command has not had it yet, or has failed for it, so that it must not be removed.
   bool needs(const std::string& path) const;
+  bool waits() const;  // for anything of these
   // The checkpoints up to this step that an earlier process of the run has written, unless they are damaged.
   void earlier(const Checkpoints& checkpoints, int64_t until, const Course& course);
   // Waits until the command has been called for everything, or until `enough` is true; says what it has not had.

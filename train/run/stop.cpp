@@ -50,6 +50,7 @@ void exit_at_once(int) {
   ::_exit(comm::kPreempted);
 }
 
+// A second signal ends the process as always, but not within a second: launchers and terminals repeat the first one.
 void request(int signal) {
   timespec now, &before = first[signal];
   ::clock_gettime(CLOCK_MONOTONIC, &now);

@@ -82,9 +82,9 @@ Given read_config(const std::string& path) {
 }
 
 Json config_values(std::string_view content, const std::string& path) {
-  Json out = Json::object();
+  Json::Members out;
   for (const auto& [key, value] : parse(std::string(content), path)) {
-    Json& to = out[key.str()];
+    Json& to = out.emplace_back(key.str(), Json()).second;
     if (const auto* s = value.as_string()) to = s->get();
     if (const auto* b = value.as_boolean()) to = b->get();
     if (const auto* i = value.as_integer()) to = i->get();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -87,8 +88,12 @@ void RunList::look() {
   if (now < look_again_) return;
   std::map<std::string, std::string> found;
   for (const std::string& path : paths_) look_in(path, path, 0, found);
-  std::erase_if(runs_, [&](const auto& run) { return !found.contains(run.first); });
-  for (const auto& [id, path] : found) runs_.try_emplace(id, id, path);
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(runs_, [&](const auto& run) { return !found.contains(run.first); });
+    for (const auto& [id, path] : found)
+      if (auto& run = runs_[id]; !run) run = std::make_shared<ViewedRun>(id, path);
+  }
   look_again_ = Clock::now() + std::min<Clock::duration>(10 * (Clock::now() - now), std::chrono::minutes(1));
 }
 
@@ -104,16 +109,30 @@ void RunList::look_in(const std::string& folder, const std::string& id, int dept
     if (!name.starts_with('.')) look_in(folder + "/" + name, id + "/" + name, depth + 1, found);
 }
 
-ViewedRun* RunList::find(const std::string& id) {
+std::shared_ptr<const ViewedRun> RunList::find(const std::string& id) {
+  const std::lock_guard lock(mutex_);
   const auto found = runs_.find(id);
-  return found == runs_.end() ? nullptr : &found->second;
+  return found == runs_.end() ? nullptr : found->second;
 }
 
-Json RunList::list() {
+RunList::Runs RunList::known() {
+  const std::lock_guard lock(mutex_);
+  return runs_;
+}
+
+// reading_ must be held.
+Json RunList::list(int64_t work) {
   look();
+  const Runs runs = known();
+  const auto from = runs.upper_bound(last_read_);
+  const auto read_on = [&](auto at, auto end) {
+    for (; at != end && work > 0; ++at) at->second->read(work), last_read_ = at->first;
+  };
+  read_on(from, runs.end());
+  read_on(runs.begin(), from);
   std::vector<std::pair<double, Json>> entries;
-  for (auto& [id, run] : runs_) {
-    Json entry = run.in_list();
+  for (const auto& [id, run] : runs) {
+    Json entry = run->in_list();
     const Json* const updated = entry.find("updated");
     entries.emplace_back(updated->is_number() ? updated->get<double>() : 0, std::move(entry));
   }
@@ -126,30 +145,33 @@ Json RunList::list() {
 }
 
 std::string RunList::runs() {
+  std::unique_lock reading(reading_, std::try_to_lock);
+  if (!reading) {
+    if (const std::lock_guard lock(mutex_); !list_.empty()) return list_;
+    reading.lock();
+  }
+  std::string now = list(kWork).text();
   const std::lock_guard lock(mutex_);
-  return list().text();
+  return list_ = std::move(now);
 }
 
 std::optional<std::string> RunList::run(const std::string& id) {
-  const std::lock_guard lock(mutex_);
-  ViewedRun* const run = find(id);
+  const auto run = find(id);
   return run ? std::optional(run->details().text()) : std::nullopt;
 }
 
 std::optional<std::string> RunList::snapshot(const std::string& id, const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  ViewedRun* const run = find(id);
+  const auto run = find(id);
   const std::optional<Json> found = run ? run->snapshot(name) : std::nullopt;
   return found ? std::optional(found->text()) : std::nullopt;
 }
 
 std::string RunList::metrics(const std::map<std::string, int64_t>& wanted) {
   constexpr size_t kMost = 1 << 23;  // bytes, about; the page asks again
-  const std::lock_guard lock(mutex_);
   std::string out = "{\"metrics\":{";
   bool any = false;
   for (const auto& [id, from] : wanted)
-    if (const ViewedRun* const run = out.size() < kMost ? find(id) : nullptr) {
+    if (const auto run = out.size() < kMost ? find(id) : nullptr) {
       out += concat(any ? "," : "", Json(id).text(), ":", run->metrics(from));
       any = true;
     }
@@ -157,27 +179,29 @@ std::string RunList::metrics(const std::map<std::string, int64_t>& wanted) {
 }
 
 std::string RunList::everything() {
-  const std::lock_guard lock(mutex_);
-  Json out{{"runs", list()}, {"run", Json::object()}, {"metrics", Json::object()}, {"snapshots", Json::object()}};
-  for (auto& [id, run] : runs_) {
-    out["run"][id] = run.details();
-    ThinnedLines lines(kMostSteps / runs_.size() + 1);
+  const std::lock_guard reading(reading_);
+  Json out{{"runs", list(std::numeric_limits<int64_t>::max())},
+           {"run", Json::object()}, {"metrics", Json::object()}, {"snapshots", Json::object()}};
+  const Runs runs = known();
+  for (const auto& [id, run] : runs) {
+    out["run"][id] = run->details();
+    ThinnedLines lines(kMostSteps / runs.size() + 1);
     int64_t end = 0;
     for (bool more = true; more;) {
-      const Json part = parse_json(run.metrics(end));
+      const Json part = parse_json(run->metrics(end));
       if (part["from"] != Json(end)) break;  // another file now
       for (const Json& line : part["lines"]) lines.add(line);
       end = part["next"].get<int64_t>(), more = part["more"].get<bool>();
     }
     const std::vector<std::string> names =
-        spread_over(run.snapshots(), std::max<size_t>(kMostSnapshots / runs_.size(), 1));
+        spread_over(run->snapshots(), std::max<size_t>(kMostSnapshots / runs.size(), 1));
     Json& metrics = out["metrics"][id];
     metrics = {{"from", 0}, {"next", end}, {"snapshots", names}};
     metrics["lines"] = lines.take();
     Json& snapshots = out["snapshots"][id];
     snapshots = Json::object();
     for (const std::string& name : names)
-      if (auto snapshot = run.snapshot(name)) snapshots[name] = std::move(*snapshot);
+      if (auto snapshot = run->snapshot(name)) snapshots[name] = std::move(*snapshot);
   }
   return out.text();
 }

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,14 +14,15 @@ namespace ringtape {
 
 // The runs that the page of `ringtape view` shows, and the answers to what it asks for, as JSON text (docs/view.md).
 // May be used by several threads. Runs are known by the path that the folder of all has for them: a request cannot name
-// anything else.
+// anything else. What one run costs to read holds no question about another one up: the list is given as it was last
+// while a thread brings it up to date, for which it reads a bounded part of what is new in all runs.
 class RunList {
  public:
   // `paths`: runs, and folders that contain runs, down to kDeepest below them. None: the folder "runs", also if there
   // is none yet.
   explicit RunList(std::vector<std::string> paths);  // throws IoError for a path that is not there
 
-  std::string runs();
+  std::string runs();  // of what has been read so far; each call reads on
   // Nothing for an unknown run or snapshot.
   std::optional<std::string> run(const std::string& id);
   std::optional<std::string> snapshot(const std::string& id, const std::string& name);
@@ -33,19 +35,25 @@ class RunList {
 
   static constexpr int kDeepest = 3;
   static constexpr size_t kMostRuns = 1000, kMostSteps = 5000, kMostSnapshots = 8;
+  static constexpr int64_t kWork = 1 << 19;  // of each call of runs(), as ViewedRun::read counts it
 
  private:
+  using Runs = std::map<std::string, std::shared_ptr<ViewedRun>>;
   void look();
   void look_in(const std::string& folder, const std::string& id, int depth, std::map<std::string, std::string>& found);
-  ViewedRun* find(const std::string& id);
-  Json list();
+  std::shared_ptr<const ViewedRun> find(const std::string& id);
+  Runs known();
+  Json list(int64_t work);
 
   std::vector<std::string> paths_;
   std::string root_;
   std::vector<std::string> first_;  // the runs to begin with
+  std::mutex reading_;              // of who brings the list up to date, with look_again_ and last_read_
   std::chrono::steady_clock::time_point look_again_;
-  std::map<std::string, ViewedRun> runs_;
-  std::mutex mutex_;
+  std::string last_read_;  // the run to go on behind, so that none waits for ever
+  std::mutex mutex_;       // of the rest, held for a moment only
+  Runs runs_;
+  std::string list_;  // as it was given last
 };
 
 }  // namespace ringtape

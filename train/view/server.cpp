@@ -5,6 +5,8 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -12,17 +14,17 @@
 #include <map>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
+#include "comm/base/fd.h"
 #include "comm/base/host_name.h"
 #include "comm/store/token.h"
 #include "core/check.h"
+#include "train/view/clients.h"
 #include "train/view/page.h"
 
 namespace ringtape {
 namespace {
-
-constexpr size_t kThreads = 32;  // a slow client holds one
-constexpr int kSeconds = 5;      // that a client may take for a part of a request or an answer
 
 constexpr const char *kHtml = "text/html; charset=utf-8", *kJson = "application/json", *kText = "text/plain";
 constexpr const char* kPolicy =
@@ -66,7 +68,62 @@ std::string cookie(const httplib::Request& request, const std::string& name) {
   return "";
 }
 
+// Requests by a Range header for parts of an answer are answered by all of it: the library makes each part, and there
+// may be thousands.
+std::string without_ranges(const std::string& head) {
+  constexpr std::string_view kName = "range:";
+  std::string out;
+  for (size_t at = 0; at < head.size();) {
+    const size_t end = std::min(head.find('\n', at), head.size() - 1) + 1;
+    const std::string_view line = std::string_view(head).substr(at, end - at);
+    const auto alike = [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); };
+    if (!std::ranges::equal(kName, line.substr(0, kName.size()), alike)) out += line;
+    at = end;
+  }
+  return out;
+}
+
 }  // namespace
+
+// The library's server, but it answers in memory. Clients read and send.
+class MemoryServer : public httplib::Server {
+ public:
+  MemoryServer() {
+    new_task_queue = [] { return new AtOnce; };
+  }
+
+ private:
+  // What its functions return, and their arguments, differ between the library's versions.
+  struct AtOnce : httplib::TaskQueue {
+    using Taken = decltype(std::declval<httplib::TaskQueue>().enqueue({}));
+    Taken enqueue(std::function<void()> task) override {
+      task();
+      return Taken(true);
+    }
+    void shutdown() override {}
+  };
+  bool process_and_close_socket(int socket) override {
+    clients_.add(comm::Fd(socket));
+    return true;
+  }
+  template <class Self>
+  static bool process(Self& self, httplib::Stream& stream, bool& closed) {
+    if constexpr (requires { self.process_request(stream, false, closed, nullptr); })
+      return self.process_request(stream, false, closed, nullptr);
+    else
+      return self.process_request(stream, "", 0, "", 0, false, closed, nullptr);
+  }
+  ClientAnswer answer(const std::string& head) {
+    const std::string request = without_ranges(head);
+    httplib::detail::BufferStream stream;  // what is written is added behind what is read
+    stream.write(request.data(), request.size());
+    bool closed = !request.starts_with("GET ");  // a body may follow
+    const bool done = process(*this, stream, closed);
+    return {stream.get_buffer().substr(request.size()), done && !closed};
+  }
+
+  Clients clients_{[this](const std::string& head) { return answer(head); }};
+};
 
 bool is_loopback(const std::string& host) {
   in_addr address{};
@@ -77,7 +134,7 @@ bool is_loopback(const std::string& host) {
 struct ViewServer::Http {
   RunList& runs;
   ServerOptions options;
-  httplib::Server server;
+  MemoryServer server;
 
   // Browsers send a host's cookies to each of its ports.
   std::string cookie_name() const { return concat("ringtape-view-", options.port); }
@@ -127,9 +184,6 @@ struct ViewServer::Http {
   }
 
   void configure() {
-    server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    server.set_read_timeout(kSeconds);
-    server.set_write_timeout(kSeconds);
     server.set_tcp_nodelay(true);
     server.set_payload_max_length(1024);
     // Not SO_REUSEPORT, its default, by which two servers share a port.

@@ -24,7 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kPart = 1 << 20;         // bytes read at once, and of one answer, about
-constexpr int64_t kLargestFile = 1 << 24;  // of a file that is read whole
+constexpr int64_t kLongestLine = 1 << 28;  // bytes; a longer one ends a file
+constexpr int64_t kLargestTrace = 1 << 24, kLargestSettings = 1 << 18;  // of files that are read whole
+constexpr int64_t kScanned = 64;           // bytes that are looked through in the time of parsing one, about
 constexpr int64_t kQuiet = 600;            // seconds without a new line after which another machine's run has ended
 
 // A file that may be anything: only regular ones are read, and no links, which may lead to what is nobody's business.
@@ -53,7 +55,7 @@ class AnyFile {
     out.resize(size_t(std::max<ssize_t>(got, 0)));
     return out;
   }
-  std::string whole() const { return size_ <= kLargestFile ? read(0, size_) : std::string(); }
+  std::string whole(int64_t most) const { return size_ <= most ? read(0, size_) : std::string(); }
 
  private:
   int fd_;
@@ -72,7 +74,8 @@ int64_t lines_at(const AnyFile& file, int64_t at, std::string& out) {
   for (bool within = false;; within = true) {
     const std::string part = file.read(at, kPart);
     const size_t first = part.find('\n'), last = part.rfind('\n');
-    if (last == std::string::npos && int64_t(part.size()) < kPart) return start;  // not finished yet
+    const bool endless = int64_t(part.size()) < kPart || at - start >= kLongestLine;
+    if (last == std::string::npos && endless) return start;  // not finished yet
     if (last == std::string::npos) {
       at += kPart;
       continue;
@@ -124,7 +127,7 @@ int64_t seconds_of(const std::string& utc) {
 
 // The spans of a trace (train/trace/timeline.h) as the page draws them.
 Json trace_in(const AnyFile& file) {
-  const std::optional<Json> trace = parsed(file.whole(), 8);
+  const std::optional<Json> trace = parsed(file.whole(kLargestTrace), 8);
   if (!trace || !trace->find("traceEvents") || !trace->find("traceEvents")->is_list()) return {};
   Json events = Json::list();
   int64_t ranks = 0;
@@ -143,15 +146,14 @@ Json trace_in(const AnyFile& file) {
   return {{"step", about ? count_in(*about, "step") : 0}, {"ranks", ranks}, {"events", events}};
 }
 
-Json last_lines(const AnyFile& file, size_t most) {
+// The last lines of a file, at most `most`; of the last one only what is there so far.
+std::vector<std::string> last_lines(const AnyFile& file, size_t most) {
   constexpr int64_t kBytes = 1 << 14;
   std::string end = file.read(std::max<int64_t>(file.size() - kBytes, 0), kBytes);
   if (!end.empty() && end.back() != '\n') end += '\n';
   std::vector<std::string_view> lines = split_lines(end);
   if (file.size() > kBytes && !lines.empty()) lines.erase(lines.begin());
-  Json out = Json::list();
-  for (size_t i = lines.size() - std::min(most, lines.size()); i < lines.size(); ++i) out.push_back(Json(lines[i]));
-  return out;
+  return {lines.end() - std::ptrdiff_t(std::min(most, lines.size())), lines.end()};
 }
 
 constexpr const char* kTrainStep = R"({"split":"train_step")";
@@ -165,7 +167,10 @@ bool ViewedRun::is_run(const std::string& path) {
   return false;
 }
 
-void ViewedRun::take(const Json& line) {
+void ViewedRun::take(std::string_view text) {
+  const std::optional<Json> parsed_line = parsed(text, 4);
+  if (!parsed_line || !parsed_line->is_object()) return;
+  const Json& line = *parsed_line;
   const std::string split = text_in(line, "split");
   progress_.has_summary = split == "summary";
   progress_.step = std::max(progress_.step, count_in(line, "step"));
@@ -182,36 +187,54 @@ void ViewedRun::take(const Json& line) {
 }
 
 // Reads what has been added to metrics.jsonl; all of it if it is another file.
-void ViewedRun::read_on() {
+void ViewedRun::read_on(int64_t& work) {
   const AnyFile file(path_ + "/" + kJsonl);
   if (file.inode() != progress_.inode || !begins_line(file, progress_.bytes)) progress_ = {};
   progress_.inode = file.inode();
-  for (;;) {
+  if (file.size() == progress_.all_of) return;
+  while (work > 0) {
     std::string text;
-    const int64_t next = lines_at(file, progress_.bytes, text);
-    if (next == progress_.bytes) return;
-    progress_.bytes = next;
+    const int64_t before = progress_.bytes;
+    progress_.bytes = lines_at(file, before, text);
+    if (progress_.bytes == before) {
+      progress_.all_of = file.size();
+      work -= std::min(file.size() - before, kLongestLine) / kScanned;
+      return;
+    }
+    work -= (progress_.bytes - before) / kScanned;
     const std::vector<std::string_view> lines = split_lines(text);
     for (size_t i = 0; i < lines.size(); ++i) {  // of the lines of steps only the last one matters
       const bool last = i + 1 == lines.size();
       if (!last && lines[i].starts_with(kTrainStep) && lines[i + 1].starts_with(kTrainStep)) continue;
-      if (const auto line = parsed(lines[i], 4); line && line->is_object()) take(*line);
+      take(lines[i]);
+      work -= int64_t(lines[i].size());
     }
   }
+  for (const std::string& line : last_lines(file, 1)) take(line);  // its state is known before all has been read
 }
 
-void ViewedRun::read_settings() {
+// The settings; nothing if the files are as they were at that time.
+std::optional<ViewedRun::Settings> ViewedRun::settings_since(int64_t changed) const {
   const std::string path = path_ + "/config.toml";
   const AnyFile config(path), environment(path_ + "/env.json");
-  const int64_t changed = config.changed_ns() + environment.changed_ns();
-  if (changed == settings_.changed) return;
-  settings_ = {.changed = changed};
+  Settings out{.changed = config.changed_ns() + environment.changed_ns()};
+  if (out.changed == changed) return {};
+  const std::string settings = config.whole(kLargestSettings), machine = environment.whole(kLargestSettings);
+  out.bytes = int64_t(settings.size() + machine.size());
   try {
-    settings_.config = config_values(config.whole(), path);
+    out.config = config_values(settings, path);
   } catch (const Error&) {  // the run is shown without them
   }
-  if (auto values = parsed(environment.whole(), 8); values && values->is_object())
-    settings_.environment = std::move(*values);
+  if (auto values = parsed(machine, 8); values && values->is_object()) out.environment = std::move(*values);
+  return out;
+}
+
+void ViewedRun::read(int64_t& work) {
+  if (auto now = work > 0 ? settings_since(settings_.changed) : std::nullopt) {
+    settings_ = std::move(*now);
+    work -= settings_.bytes;
+  }
+  read_on(work);
 }
 
 int64_t ViewedRun::steps_per_epoch() const {
@@ -227,9 +250,7 @@ std::string ViewedRun::state(int64_t updated, int64_t now) const {
   return !host.empty() && host != comm::host_name() && now - updated < kQuiet ? "running" : "failed";
 }
 
-Json ViewedRun::in_list() {
-  read_settings();
-  read_on();
+Json ViewedRun::in_list() const {
   const Json& config = settings_.config;
   const int64_t now = std::time(nullptr), epochs = count_in(config, "epochs"), batch = count_in(config, "batch-size"),
                 started = seconds_of(text_in(settings_.environment, "time")), each = steps_per_epoch();
@@ -268,7 +289,8 @@ Json ViewedRun::in_list() {
 
 Json ViewedRun::details() const {
   constexpr size_t kLines = 40;
-  Json out{{"id", id_}, {"config", settings_.config}, {"env", settings_.environment}};
+  const Settings settings = settings_since(-1).value_or(Settings());
+  Json out{{"id", id_}, {"config", settings.config}, {"env", settings.environment}};
   out["log"] = last_lines(AnyFile(path_ + "/train.log"), kLines);
   if (const AnyFile trace(path_ + "/" + kTraceFile); trace.size() > 0) out["trace"] = trace_in(trace);
   return out;

@@ -131,9 +131,14 @@ void write_trained_on(const std::string& path, const TrainedOn& known) {
 
 TrainedOn read_trained_on(const std::string& path) {
   if (!is_there(path)) return {};
-  const Json object = parse_json(read_file(path), path);
-  RT_CHECK_AS(FormatError, object.is_object(), path, ": expected an object");
-  return from_json(object, path + ": ");
+  constexpr int64_t kLongest = 1 << 24;  // bytes
+  try {
+    const Json object = parse_json(read_file(path, kLongest), path);
+    RT_CHECK_AS(FormatError, object.is_object(), path, ": expected an object");
+    return from_json(object, path + ": ");
+  } catch (const FormatError& e) {
+    detail::fail<FormatError>({e.what(), "; bring it back, or remove it to have it written anew from the data"});
+  }
 }
 
 void normalize_as(Splits& data, const TrainedOn& known) {
