@@ -1,4 +1,4 @@
-// What is drawn for random views: how often, and where torchvision would crop.
+// What is drawn for random views: how often, and where torchvision would crop; what is refused.
 #include <array>
 #include <cmath>
 #include <numeric>
@@ -109,6 +109,25 @@ TEST(RandomView, CropsAreTorchvisions) {
     const RandomView v = draw_view(all, 5, height, width);
     EXPECT_EQ((std::array{v.top, v.left, v.height, v.width}), (std::array{top, left, h, w}));
   }
+}
+
+TEST(RandomView, RefusesWhatCannotBe) {
+  const auto refused = [](ViewAugmentation what, int view = 0) {
+    return test::message_of<UsageError>([&] { RandomViewParams(what, 0, 0, view, false); });
+  };
+  EXPECT_MENTIONS(refused({.crop_low = 0}), "crops of 0 to 1");
+  EXPECT_MENTIONS(refused({.crop_low = 0.5, .crop_high = 0.4}), "the smaller first");
+  EXPECT_MENTIONS(refused({.flip = 1.5}), "flip 1.5");
+  EXPECT_MENTIONS(refused({.gray = -0.1}), "probability");
+  EXPECT_MENTIONS(refused({.contrast = -1}), "contrast -1");
+  EXPECT_MENTIONS(refused({.hue = 0.6}), "hue 0.6");
+  EXPECT_MENTIONS(refused({.blur_low = 0}), "sigma of 0 to 2");
+  EXPECT_MENTIONS(refused({}, 256), "view 256");
+  const auto message = test::message_of<ShapeError>([] { check_view({}, {8, 8, 1}, {8, 8, 1}); });
+  EXPECT_MENTIONS(message, "3 channels");
+  EXPECT_THROW(check_view({}, {8, 8, 3}, {0, 8, 3}), ShapeError);
+  EXPECT_THROW(check_view({}, {8, 8, 3}, {8, 8, 1}), ShapeError);
+  check_view({.jitter = 0, .gray = 0}, {8, 8, 4}, {4, 4, 4});
 }
 
 }  // namespace

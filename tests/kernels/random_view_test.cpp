@@ -383,24 +383,5 @@ TEST(RandomView, AWholeImageIsNotCropped) {
   }
 }
 
-TEST(RandomView, RefusesWhatCannotBe) {
-  const auto refused = [](ViewAugmentation what, int view = 0) {
-    return test::message_of<UsageError>([&] { RandomViewParams(what, 0, 0, view, false); });
-  };
-  EXPECT_MENTIONS(refused({.crop_low = 0}), "crops of 0 to 1");
-  EXPECT_MENTIONS(refused({.crop_low = 0.5, .crop_high = 0.4}), "the smaller first");
-  EXPECT_MENTIONS(refused({.flip = 1.5}), "flip 1.5");
-  EXPECT_MENTIONS(refused({.gray = -0.1}), "probability");
-  EXPECT_MENTIONS(refused({.contrast = -1}), "contrast -1");
-  EXPECT_MENTIONS(refused({.hue = 0.6}), "hue 0.6");
-  EXPECT_MENTIONS(refused({.blur_low = 0}), "sigma of 0 to 2");
-  EXPECT_MENTIONS(refused({}, 256), "view 256");
-  const auto message = test::message_of<ShapeError>([] { check_view({}, {8, 8, 1}, {8, 8, 1}); });
-  EXPECT_MENTIONS(message, "3 channels");
-  EXPECT_THROW(check_view({}, {8, 8, 3}, {0, 8, 3}), ShapeError);
-  EXPECT_THROW(check_view({}, {8, 8, 3}, {8, 8, 1}), ShapeError);
-  check_view({.jitter = 0, .gray = 0}, {8, 8, 4}, {4, 4, 4});
-}
-
 }  // namespace
 }  // namespace ringtape
