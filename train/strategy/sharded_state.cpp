@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/copy.h"
+#include "train/weights/weights.h"
 
 namespace ringtape {
 
