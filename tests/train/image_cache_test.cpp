@@ -26,16 +26,16 @@ namespace fs = std::filesystem;
 class ImageCacheTest : public testing::Test {
  protected:
   // Two images in an archive, 2 x 2.
-  Tensor cached(const std::function<void(uint8_t*)>& fill) const {
-    ShardImages images({archive()});
-    images.add(0, "a", 0, 5), images.add(0, "b", 512, 7);
-    return cached_images(images, {2, 2}, folder(), fill);
+  ImageCache cached(const std::function<void(uint8_t*)>& fill) const {
+    const auto images = std::make_shared<ShardImages>(std::vector<std::string>{archive()});
+    images->add(0, "a", 0, 5), images->add(0, "b", 512, 7);
+    return ImageCache(images, {2, 2}, folder(), fill);
   }
   // Whether they were decoded, to `value`.
   bool fills(uint8_t value = 7) const {
     bool called = false;
-    const Tensor images = cached([&](uint8_t* to) { called = true, std::fill_n(to, kBytes, value); });
-    EXPECT_EQ(test::values(images), std::vector<double>(kBytes, value));
+    const ImageCache images = cached([&](uint8_t* to) { called = true, std::fill_n(to, kBytes, value); });
+    EXPECT_EQ(test::values(images.pixels()), std::vector<double>(kBytes, value));
     return called;
   }
   void SetUp() override { write_file(archive(), "content"); }
@@ -90,13 +90,13 @@ TEST_F(ImageCacheTest, OneOfSeveralProcessesDecodes) {
   for (int i = 0; i < kProcesses; ++i)
     children.emplace_back([&] {
       ++counts.begun;
-      const Tensor images = cached([&](uint8_t* to) {
+      const ImageCache images = cached([&](uint8_t* to) {
         ++counts.decoded;
         while (counts.begun < kProcesses) std::this_thread::yield();
         std::this_thread::sleep_for(std::chrono::milliseconds(100));  // for the others to come, too, if they may
         std::fill_n(to, kBytes, uint8_t{9});
       });
-      RT_CHECK(test::values(images) == std::vector<double>(kBytes, 9), "other bytes");
+      RT_CHECK(test::values(images.pixels()) == std::vector<double>(kBytes, 9), "other bytes");
     });
   for (test::Child& child : children) EXPECT_EQ(child.wait(), 0);
   EXPECT_EQ(counts.decoded, 1);
