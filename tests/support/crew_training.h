@@ -92,7 +92,7 @@ class CrewTraining : public SimulatedProcesses {
     std::vector<std::string> silent(const std::vector<std::string>& addresses, comm::Seconds patience) override {
       std::vector<std::string> out;
       for (const std::string& a : addresses)
-        if (all_.is_cut(p_, all_.processes_[std::stoul(a)])) out.push_back(a);
+        if (all_.is_cut(p_, all_.processes_[size_t(std::stoull(a))])) out.push_back(a);
       const std::string never[] = {"never"};
       if (!out.empty()) store_->wait_any(never, comm::Deadline(patience));
       return all_.plan_.bug == Bug::cuts_are_missed ? std::vector<std::string>() : out;

@@ -194,7 +194,7 @@ TEST_F(ImageTest, AFolderOfTrainAndTestImages) {
   EXPECT_MENTIONS(message_of<FormatError>([&] { load(folder_ / "test"); }), "no class of that name in");
   fs::create_directories(folder_ / "val/train/empty");
   EXPECT_MENTIONS(message_of<FormatError>([&] { load(folder_ / "val"); }), "train/empty: no images (.jpg");
-  fs::remove_all(folder_ / "val/val");
+  fs::remove_all(folder_ / "val/val"), fs::remove_all(folder_ / "val/train/empty");
   EXPECT_MENTIONS(message_of<IoError>([&] { load(folder_ / "val"); }), "neither test/ nor val/");
 }
 

@@ -45,7 +45,7 @@ std::vector<int64_t> states_of(int ranks, const TrainOptions& o) {
     set_threads(1);
     Net net;
     Step step(net, cross_entropy_of(net, nullptr, 0), o.step, o.execution, group, o.parallel);
-    step.run(ones({1, 128}), zeros({1}, DType::i64), 0.1, {}, {ranks, false});
+    step.run(ones({1, 128}), zeros({1}, DType::i64), 0.1, {}, {ranks});
     const std::lock_guard lock(mutex);
     out.push_back(step.state_bytes());
   });

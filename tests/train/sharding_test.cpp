@@ -199,7 +199,7 @@ int64_t peak_of(const std::string& strategy, int64_t& state, int64_t& formula) {
     TrainOptions o;
     o.step.ema = 0.9, o.parallel.strategy = strategy, o.parallel.reducer.bucket_mb = 0.25;
     Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
-    for (int i = 0; i < 2; ++i) step.run(ones({1, 256}), zeros({1}, DType::i64), 0.1, {}, {2, false});
+    for (int i = 0; i < 2; ++i) step.run(ones({1, 256}), zeros({1}, DType::i64), 0.1, {}, {2});
     here.arrive_and_wait();
     peak = memory_stats({}).peak - before, own = step.state_bytes();
     expected = model_state_bytes(model_size(model), o.step, o.parallel, 2);
@@ -241,7 +241,7 @@ TEST(Sharding, GathersHalfTheBytesInHalfThePrecision) {
         o.parallel.strategy = "fsdp", o.parallel.keep_weights = keeps, o.parallel.reducer.bucket_mb = 1e-3;
         Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
         for (int64_t i = 0; i < kSteps; ++i)
-          step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {4, false});
+          step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {4});
         gathered = step.placement().gathered_weights()->totals().bytes;
       }), "");
       // The last three layers of the forward pass are there when the backward pass begins, and the backward pass of the
