@@ -62,7 +62,7 @@ std::map<std::string, Tensor> train(comm::ProcessGroup& group, const Training& t
     manual_seed(uint64_t(10 * i + group.rank()));
     const Tensor y = from_host(std::vector<int64_t>{i, 1, 2}, {3}, device);
     if (t.taught) taught.teacher.follow({i, 2});
-    step.run(to(randn({3, 20}), device), y, 0.01, {}, {3 * group.size(), false});
+    step.run(to(randn({3, 20}), device), y, 0.01, {}, {3 * group.size()});
   }
   std::map<std::string, Tensor> out;
   const auto keep = [&](const std::string& name, const Tensor& x) {

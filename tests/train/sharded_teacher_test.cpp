@@ -97,7 +97,7 @@ struct Training {
       if (writes && i == 2) write(*net);
       net->begin_step({i, 4, 0, 3});
       const Tensor labels = full({own.size()}, i, DType::i64);
-      out.emplace(concat("loss ", i), step.run(views(i, own, dtype), labels, 0.01, {}, {samples, false}).loss);
+      out.emplace(concat("loss ", i), step.run(views(i, own, dtype), labels, 0.01, {}, {samples}).loss);
     }
     step.exchange([&] {
       add_files(out, step);
@@ -195,7 +195,7 @@ Gathered gathered_by_two_steps(comm::ProcessGroup& group, bool keeps, bool follo
     if (i == 2) before = now();
     if (follows || i == 0) net->begin_step({i, 4, 0, 3});
     const Part own = part_of(kBatch, group.size(), group.rank());
-    step.run(views(i, own, DType::f32), zeros({own.size()}, DType::i64), 0.01, {}, {kBatch, false});
+    step.run(views(i, own, DType::f32), zeros({own.size()}, DType::i64), 0.01, {}, {kBatch});
   }
   after = now();
   Gathered out{after.student - before.student, after.teacher - before.teacher};

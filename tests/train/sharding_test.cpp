@@ -100,7 +100,7 @@ struct Training {
       for (int64_t j = own.begin; j < own.end; ++j) labels.push_back((j + i) % 5);
       manual_seed(uint64_t(1000 * i + group.rank()));  // of dropout
       const Step::Result r = step.run(contiguous(slice(x, 0, own.begin, own.end)), from_host(labels, {own.size()}),
-                                      0.01, {}, {samples, false});
+                                      0.01, {}, {samples});
       out.emplace(concat("loss ", i), r.loss);
     }
     step.exchange([&] { add_files(out, step); });
