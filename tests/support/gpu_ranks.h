@@ -29,7 +29,7 @@ inline std::vector<double> weights_after_steps(comm::ProcessGroup& group, bool d
   for (int i = 0; i < 3; ++i) {
     manual_seed(uint64_t(10 * i + group.rank()));
     const Tensor y = from_host(std::vector<int64_t>{i, 1, 2}, {3}, device);
-    step.run(to(randn({3, 20}), device), y, 0.01, {}, {3 * group.size(), false});
+    step.run(to(randn({3, 20}), device), y, 0.01, {}, {3 * group.size()});
   }
   std::vector<double> all;
   for (const nn::Named& p : nn::named_parameters(model))
