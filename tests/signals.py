@@ -3,7 +3,7 @@
 
 signals.py RINGTAPE [WAY...]: one line for each way of starting it, moment and signal: exit code, seconds, checkpoint.
 Ends with 1 if a training said that it can be resumed and left no checkpoint. MPIEXEC and TORCHRUN name launchers
-beside those of PATH."""
+beside those of PATH; srun needs Slurm's daemons, as tests/slurm.sh starts them for a command."""
 import itertools
 import os
 import re

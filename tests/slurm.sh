@@ -2,7 +2,8 @@
 # docs/cluster/slurm.sh and slurm-elastic.sh under a real Slurm of two nodes, both of them this machine: a training that
 # gets SIGTERM, as before the end of its time, is queued again, resumes and ends with the weights of an undisturbed
 # one; an elastic one also when it loses a node. Its daemons live in namespaces of their own, which end with the script.
-# Usage: tests/slurm.sh [BINARY]. Exit code 77: there is no Slurm, or this process may not make namespaces.
+# Usage: tests/slurm.sh [BINARY [COMMAND...]]. With a command, such as tests/signals.py BINARY srun, this runs there
+# instead of the trainings. Exit code 77: there is no Slurm, or this process may not make namespaces.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 skip() { echo "slurm.sh: skipped: $1" && exit 77; }
@@ -18,7 +19,7 @@ if [[ ${1-} != --inside ]]; then
   "${own[@]}" true 2>/dev/null || skip "this process may not make namespaces"
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
-  "${own[@]}" "$0" --inside "$binary" "$work"
+  "${own[@]}" "$0" --inside "$binary" "$work" "${@:2}"
   exit
 fi
 
@@ -72,6 +73,7 @@ slurmctld
 for node in node0 node1; do slurmd -N "$node"; done
 nodes_are_idle() { [[ $(sinfo --noheader --format=%T) == idle ]]; }
 within 60 nodes_are_idle || fail "expected two idle nodes, got $(sinfo --noheader)"
+if (($# > 3)); then "${@:4}" && exit; fi
 
 # NAME SCRIPT...: submits a training of that name; sets $job.
 submit() {
