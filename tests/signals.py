@@ -55,14 +55,15 @@ def ways(ringtape):
     if path := shutil.which(os.environ.get("TORCHRUN", "torchrun")):
         out["torchrun"] = [path, "--nproc-per-node", "2", "--no-python", "--", ringtape, "{}"]
     if shutil.which("srun"):
-        out["srun"] = ["srun", "--kill-on-bad-exit", "-n", "2", ringtape, "{}"]
+        out["srun"] = ["srun", "--kill-on-bad-exit", "--job-name", "{run}", "-n", "2", ringtape, "{}"]
     return out
 
 
 def trial(folder, command, moment, number):
     words, awaited, delay = MOMENTS[moment]
     name = "r" + os.path.basename(tempfile.mktemp())
-    whole = [w for word in command for w in (words.split() + ["--run", name] if word == "{}" else [word])]
+    whole = [w for word in command
+             for w in (words.split() + ["--run", name] if word == "{}" else [word.replace("{run}", name)])]
     run, log = folder / "runs" / name, folder / f"{name}.log"
     with open(log, "wb") as out:
         job = subprocess.Popen(whole, cwd=folder, stdout=out, stderr=out, start_new_session=True,
@@ -72,7 +73,10 @@ def trial(folder, command, moment, number):
         time.sleep(0.002)
     time.sleep(delay)
     began = time.monotonic()
-    job.send_signal(number)
+    if command[0] == "srun":  # which by itself kills its tasks at TERM, and waits for a second INT
+        subprocess.run(["scancel", f"--signal={number.name[3:]}", f"--name={name}"], check=True)
+    else:
+        job.send_signal(number)
     try:
         code = job.wait(60)
     except subprocess.TimeoutExpired:
