@@ -2,7 +2,7 @@
 """Signals to trainings under every launcher that this machine has: what is left, and what was said. No part of CTest.
 
 signals.py RINGTAPE [WAY...]: one line for each way of starting it, moment and signal: exit code, seconds, checkpoint.
-Ends with 1 if a training said that it can be resumed and left no checkpoint. MPIEXEC and TORCHRUN name launchers
+Ends with 1 if a training left no checkpoint and said that it did, or did not say so. MPIEXEC and TORCHRUN name launchers
 beside those of PATH; srun needs Slurm's daemons, as tests/slurm.sh starts them for a command."""
 import itertools
 import os
@@ -54,7 +54,7 @@ def ways(ringtape):
             out[title] = [path, *open_mpi, "-n", "2", ringtape, "{}"]
     if path := shutil.which(os.environ.get("TORCHRUN", "torchrun")):
         out["torchrun"] = [path, "--nproc-per-node", "2", "--no-python", "--", ringtape, "{}"]
-    if shutil.which("srun"):
+    if shutil.which("srun") and subprocess.run(["sinfo"], capture_output=True).returncode == 0:
         out["srun"] = ["srun", "--kill-on-bad-exit", "--job-name", "{run}", "-n", "2", ringtape, "{}"]
     return out
 
@@ -84,9 +84,9 @@ def trial(folder, command, moment, number):
     seconds = time.monotonic() - began
     time.sleep(0.3)
     said, saved = log.read_text(errors="replace"), (run / "checkpoints/last/state.json").exists()
-    early = "before a step was done" in said
+    early = "before a step was done" in said or "no checkpoint was written" in said
     left = subprocess.run(["pkill", "-9", "-f", "--", f"--run {name}"]).returncode == 0
-    false = not saved and ("resume it with" in said or ("can be resumed" in said and not early))
+    false = not saved and ("resume it with" in said or not early)
     shutil.rmtree(run, ignore_errors=True)
     what = "a checkpoint" if saved else "before the first step" if early else "nothing"
     notes = (", ranks go on" if left else "") + (", SAID FALSELY" if false else "")

@@ -153,7 +153,7 @@ TEST_F(LaunchElasticTest, WhatEndsWellOrWithWrongUsageStaysEnded) {
     EXPECT_EQ(wait(launcher), code) << log();
     EXPECT_EQ(pids(0).size() + pids(1).size(), 2u);
   }
-  EXPECT_MENTIONS(log(), "ringtape: stopped, can be resumed: exit code 75");
+  EXPECT_MENTIONS(log(), "ringtape: stopped: exit code 75");
   EXPECT_EQ(run("ringtape launch -n 2 --elastic -- list nonsense"), 2);
   EXPECT_MENTIONS(log(), "not started again: wrong usage");
   EXPECT_LACKS(log(), "started again (");

@@ -240,7 +240,7 @@ TEST_F(LaunchTest, SignalsArePassedOn) {
   ::kill(launcher, SIGTERM);
   EXPECT_EQ(wait(launcher), 75);
   EXPECT_EQ(lines(out()).count("[0] bye") + lines(out()).count("[1] bye"), 2u) << out();
-  EXPECT_MENTIONS(err(), "ringtape: stopped, can be resumed: exit code 75");
+  EXPECT_MENTIONS(err(), "ringtape: stopped: exit code 75");
   EXPECT_LACKS(err(), "restart");
 }
 
@@ -279,7 +279,7 @@ TEST_F(LaunchTest, OfRanksThatEndedTogetherOneThatWasToldToStopIsTheCause) {
   EXPECT_TRUE(within([&] { return ended("pid_0") && ended("pid_1"); }));
   ::kill(launcher, SIGCONT);
   EXPECT_EQ(wait(launcher), 75);
-  EXPECT_MENTIONS(err(), "ringtape: stopped, can be resumed: exit code 75, first on rank 1");
+  EXPECT_MENTIONS(err(), "ringtape: stopped: exit code 75, first on rank 1");
 }
 
 TEST_F(LaunchTest, ASecondInterruptKills) {

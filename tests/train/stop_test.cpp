@@ -30,6 +30,11 @@ class StopTest : public JobTest {
   bool has_checkpoint(const std::string& run) const {
     return fs::exists(run_folder(run) / "checkpoints/last/state.json");
   }
+  pid_t start_rank(int rank, const std::string& flags) {  // of two, without a launcher
+    return start(concat("env RANK=", rank, " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 ringtape ", kEndless,
+                        " --run r ", flags),
+                 rank == 0 ? "log" : "log1");
+  }
 };
 
 // RINGTAPE_KILLS: number of signals per way of starting the training. Half of them come while it starts, and a third
@@ -82,9 +87,9 @@ TEST_F(StopTest, ALossThatIsNoNumberIsNoStop) {
     EXPECT_MENTIONS(log(), "the train loss became nan");
     EXPECT_LACKS(log(), "-nan");
     // Only a rank that the launcher stopped before it had seen the loss.
-    const std::string said = std::regex_replace(log(), std::regex("stopped by a signal, but another rank failed"), "");
+    const std::string said = std::regex_replace(log(), std::regex("stopped by a signal while another rank ended"), "");
     EXPECT_LACKS(said, "stopped by a signal");
-    EXPECT_LACKS(said, "can be resumed");
+    EXPECT_LACKS(said, "ringtape: stopped");
   }
 }
 
@@ -146,12 +151,7 @@ TEST_F(StopTest, ASignalInTheTestDoesNotWaitForItsEnd) {
 TEST_F(StopTest, NoRankEndsBeforeRankZeroHasItsFiles) {
   write_file((folder_ / "h").string(), "#!/bin/sh\ntouch begun; until [ -e go ]; do sleep 0.02; done\n");
   fs::permissions(folder_ / "h", fs::perms::owner_all);
-  const auto rank = [&](int r) {
-    return start(concat("env RANK=", r, " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 ringtape ", kEndless,
-                        " --on-save ./h --run r"),
-                 r == 0 ? "log" : "log1");
-  };
-  const pid_t ranks[] = {rank(0), rank(1)};
+  const pid_t ranks[] = {start_rank(0, "--on-save ./h"), start_rank(1, "--on-save ./h")};
   await_epoch("r", ranks[0]);
   ::kill(ranks[1], SIGUSR1);
   EXPECT_TRUE(within(20, [&] { return fs::exists(folder_ / "begun"); }));
@@ -160,6 +160,20 @@ TEST_F(StopTest, NoRankEndsBeforeRankZeroHasItsFiles) {
   write_file((folder_ / "go").string(), "");
   for (const pid_t pid : ranks) EXPECT_EQ(wait(pid), 75);
   EXPECT_TRUE(has_checkpoint("r"));
+}
+
+TEST_F(StopTest, ARankThatMissesAnotherSaysThatThereIsNoCheckpoint) {
+  const pid_t ranks[] = {start_rank(0, ""), start_rank(1, "")};
+  await_epoch("r", ranks[0]);
+  ::kill(ranks[0], SIGSTOP);
+  ::kill(ranks[0], SIGTERM);
+  ::kill(ranks[1], SIGKILL);
+  EXPECT_EQ(wait(ranks[1]), -SIGKILL);
+  ::kill(ranks[0], SIGCONT);
+  EXPECT_EQ(wait(ranks[0]), 75) << log();
+  EXPECT_MENTIONS(log(), "stopped by a signal while another rank ended: no checkpoint was written; the same command "
+                         "with --resume goes on from the newest one, or else begins: ");
+  EXPECT_FALSE(has_checkpoint("r"));
 }
 
 // Signals that come while the ranks are still connecting.

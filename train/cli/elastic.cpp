@@ -157,7 +157,7 @@ int train_elastically(TrainOptions options, const comm::Place& place, const Invo
     return 0;
   } catch (const CommError& e) {
     if (!stop_requested()) throw;
-    log_warn("stopped by a signal: ", e.what());
+    log_warn("stopped by a signal while another rank ended: ", kWithoutCheckpoint, ": ", e.what());
     return comm::kPreempted;
   }
 }

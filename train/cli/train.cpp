@@ -143,7 +143,7 @@ int run_training(const Invocation& given, Use use) {
     const bool stopped = world.job.failure && world.job.failure->raised() ? told->load() : stop_requested();
     world.fail(printable(e.what()));
     if (!stopped || !world.ended_by_another()) throw;
-    log_warn("stopped by a signal, but another rank failed before the checkpoint: ", e.what());
+    log_warn("stopped by a signal while another rank ended: ", kWithoutCheckpoint, ": ", e.what());
     return comm::kPreempted;
   }
 }

@@ -19,6 +19,10 @@ void stop_at_once(bool speaks);
 void stop_after_step();
 bool stop_requested();
 
+// What to do after a stop that came while another rank ended, so that no checkpoint of this step is there.
+inline constexpr const char* kWithoutCheckpoint =
+    "no checkpoint was written; the same command with --resume goes on from the newest one, or else begins";
+
 // Restores the default: a signal ends the process. For a run that has failed.
 void stop_as_always();
 
