@@ -150,8 +150,9 @@ static void tiff() {
            {"inks", 4, 8, PHOTOMETRIC_SEPARATED, COMPRESSION_LZW, false},
            {"fax3", 1, 1, PHOTOMETRIC_MINISWHITE, COMPRESSION_CCITTFAX3, false},
            {"fax4", 1, 1, PHOTOMETRIC_MINISWHITE, COMPRESSION_CCITTFAX4, false},
+           {"big", 3, 8, PHOTOMETRIC_RGB, COMPRESSION_LZW, false},
            {"map", 1, 4, PHOTOMETRIC_PALETTE, COMPRESSION_NONE, false}}) {
-    TIFF* const file = TIFFOpen(path.c_str(), "w");
+    TIFF* const file = TIFFOpen(path.c_str(), name == std::string("big") ? "w8" : "w");
     TIFFSetField(file, TIFFTAG_IMAGEWIDTH, 20), TIFFSetField(file, TIFFTAG_IMAGELENGTH, 12);
     TIFFSetField(file, TIFFTAG_SAMPLESPERPIXEL, samples), TIFFSetField(file, TIFFTAG_BITSPERSAMPLE, bits);
     TIFFSetField(file, TIFFTAG_PHOTOMETRIC, photometric), TIFFSetField(file, TIFFTAG_COMPRESSION, compression);

@@ -74,12 +74,13 @@ struct TiffOptions {
   int photometric = PHOTOMETRIC_RGB, compression = COMPRESSION_NONE, planar = PLANARCONFIG_CONTIG;
   int orientation = 0;
   bool tiled = false, clear_alpha = false;
+  const char* mode = "w";
 };
 
 std::string tiff(const std::vector<uint8_t>& bytes, TiffOptions o = {}) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path() + "/a.tif";
-  TIFF* const file = TIFFOpen(path.c_str(), "w");
+  TIFF* const file = TIFFOpen(path.c_str(), o.mode);
   TIFFSetField(file, TIFFTAG_IMAGEWIDTH, kWidth), TIFFSetField(file, TIFFTAG_IMAGELENGTH, kHeight);
   TIFFSetField(file, TIFFTAG_SAMPLESPERPIXEL, o.samples), TIFFSetField(file, TIFFTAG_BITSPERSAMPLE, o.bits);
   TIFFSetField(file, TIFFTAG_PHOTOMETRIC, o.photometric), TIFFSetField(file, TIFFTAG_COMPRESSION, o.compression);
@@ -165,6 +166,8 @@ TEST(ImageFormats, TiffIsReadInEveryLayout) {
     SCOPED_TRACE(compression);
     expect_read(tiff(colours, {.compression = compression}), colours);
     expect_read(tiff(colours, {.compression = compression, .tiled = true}), colours);
+    for (const char* mode : {"wl", "wb", "wl8", "wb8"})  // byte orders; 8: BigTIFF
+      expect_read(tiff(colours, {.compression = compression, .mode = mode}), colours);
     expect_read(tiff(grey, {.samples = 1, .photometric = PHOTOMETRIC_MINISBLACK, .compression = compression}),
                 grey_rgb);
   }

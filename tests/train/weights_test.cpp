@@ -365,6 +365,8 @@ TEST_F(WeightsTest, FilesOfOtherFormatsSayHowTheyAreConverted) {
   expect_error("train --train-size 100 --weights x.h5", 1, "convert it with the program that wrote it");
   write_file(path("x.safetensors"), "version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 46\n");
   expect_error("evaluate x.safetensors", 1, "x.safetensors: a pointer of Git LFS; fetch the file with `git lfs pull`");
+  ASSERT_EQ(std::system(concat("cd ", folder_.string(), " && tar --create --file x.pth.tar x.h5").c_str()), 0);
+  expect_error("evaluate x.pth.tar", 1, "x.pth.tar: a tar archive; unpack it first; weights are read from safetensors");
 }
 
 // A small file that claims a large network or data set.

@@ -228,7 +228,8 @@ class TiffReader : public ImageReader {
 
 std::unique_ptr<ImageReader> open_tiff(std::string_view content, const std::string& path) {
   using namespace std::string_view_literals;
-  if (!content.starts_with("II*\0"sv) && !content.starts_with("MM\0*"sv)) return nullptr;
+  constexpr std::string_view kBegins[] = {"II*\0"sv, "MM\0*"sv, "II+\0"sv, "MM\0+"sv};  // + is BigTIFF
+  if (!std::ranges::any_of(kBegins, [&](auto begin) { return content.starts_with(begin); })) return nullptr;
   auto reader = std::make_unique<TiffReader>(content, path);
   reader->open();
   return reader;

@@ -150,7 +150,7 @@ struct OpenFile {
     uint64_t header_bytes = 0;
     file.read(0, &header_bytes, sizeof header_bytes);
     if (header_bytes > file_bytes - 8 || header_bytes > kLargestHeader)
-      check_foreign(path, {reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
+      check_foreign(path, file.read(0, std::min(file_bytes, kForeignBytes)));
     RT_CHECK_AS(FormatError, header_bytes <= kLargestHeader && header_bytes <= file_bytes - 8, path, ": a header of ",
                 header_bytes, " bytes in a file of ", file_bytes,
                 "; truncated, or not a safetensors file, nor one of PyTorch's");
