@@ -2,7 +2,7 @@
 """Signals to trainings under every launcher that this machine has: what is left, and what was said. No part of CTest.
 
 signals.py RINGTAPE [WAY...]: one line for each way of starting it, moment and signal: exit code, seconds, checkpoint.
-Ends with 1 if a training left no checkpoint and said that it did, or did not say so. MPIEXEC and TORCHRUN name launchers
+Ends with 1 if a training (code 75) left no checkpoint and said that it did, or did not say so. MPIEXEC and TORCHRUN name launchers
 beside those of PATH; srun needs Slurm's daemons, as tests/slurm.sh starts them for a command."""
 import itertools
 import os
@@ -86,7 +86,7 @@ def trial(folder, command, moment, number):
     said, saved = log.read_text(errors="replace"), (run / "checkpoints/last/state.json").exists()
     early = "before a step was done" in said or "no checkpoint was written" in said
     left = subprocess.run(["pkill", "-9", "-f", "--", f"--run {name}"]).returncode == 0
-    false = not saved and ("resume it with" in said or not early)
+    false = not saved and ("resume it with" in said or (code == 75 and not early))
     shutil.rmtree(run, ignore_errors=True)
     what = "a checkpoint" if saved else "before the first step" if early else "nothing"
     notes = (", ranks go on" if left else "") + (", SAID FALSELY" if false else "")
