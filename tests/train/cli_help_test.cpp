@@ -17,7 +17,7 @@ namespace {
 
 const std::vector<std::string> kCommands = {
     "train",      "pretrain",          "evaluate",  "predict",     "embed",         "export", "compare", "launch",
-    "store", "bench step", "bench tune", "bench collectives", "simulate training", "data info", "data verify",
+    "store", "bench step", "bench tune", "bench collectives", "data info", "data verify",
     "data download", "doctor", "list"};
 
 size_t longest_line(const std::string& text) {
@@ -129,7 +129,7 @@ TEST_F(CliTest, ListsEveryKind) {
 TEST_F(CliTest, NamesEachCommandOnce) {
   expect_error("frobnicate", 2,
                "available: train pretrain find-lr evaluate predict embed export compare view launch store bench "
-               "simulate data doctor list");
+               "data doctor list");
 }
 
 TEST_F(CliTest, KnowsWhatOthersCallAFlag) {

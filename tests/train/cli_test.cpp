@@ -23,7 +23,7 @@ TEST_F(CliTest, HelpAndVersion) {
   EXPECT_EQ(overview.code, 0);
   for (const char* command : {"train", "pretrain", "evaluate", "embed", "export", "compare", "data info", "data verify",
                               "data download", "launch", "store", "bench step", "bench collectives",
-                              "simulate training", "doctor", "list"}) {
+                              "doctor", "list"}) {
     EXPECT_MENTIONS(overview.out, command);
     const CliResult help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << help.err;

@@ -219,5 +219,24 @@ TEST_F(ClusterTest, ItsReadmeNamesFilesThatExist) {
   }
 }
 
+// The simulated progress is that by formula within a hundredth.
+TEST_F(ClusterTest, GoodputAgreesWithItsFormulas) {
+  const std::string spot = "--failures-per-node-day 24 --island 1 --checkpoint 2 --restart 30 --step 0.5 --detect 1 "
+                           "--regroup 1 --join 1 --replace 120 --hours 300";
+  for (const std::string& flags : {std::string("--ranks 64 --hours 1e6"), std::string("--hours 40000"),
+                                   std::string("--hours 40000 --interval 400"), "--ranks 64 " + spot}) {
+    const Lines lines = shell(kFolder + "goodput.py " + flags);
+    for (const std::string policy : {"live", "restart"}) {
+      double simulated = 0, formula = 0;
+      const auto line = lines.lower_bound(policy + ' ');
+      ASSERT_TRUE(line != lines.end() && line->starts_with(policy + ' ')) << flags;
+      std::istringstream(line->substr(policy.size())) >> simulated >> formula;
+      EXPECT_GT(formula, 0) << flags;
+      EXPECT_NEAR(simulated / formula, 1, 0.01) << policy << " " << flags;
+    }
+  }
+  shell(kFolder + "goodput.py --ranks 12", 2);
+}
+
 }  // namespace
 }  // namespace ringtape

@@ -50,7 +50,6 @@ int main(int argc, char** argv) {
                 bench_step_command(),
                 bench_tune_command(),
                 bench_collectives_command(),
-                simulate_training_command(),
                 data_info_command(),
                 data_verify_command(),
                 data_download_command(),

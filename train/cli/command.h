@@ -49,7 +49,6 @@ Command view_command();
 Command bench_step_command();
 Command bench_tune_command();
 Command bench_collectives_command();
-Command simulate_training_command();
 Command launch_command();
 Command store_command();
 Command compare_command();
