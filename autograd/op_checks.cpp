@@ -10,6 +10,7 @@
 #include "autograd/tape.h"
 #include "core/memory_fill.h"
 #include "core/parallel.h"
+#include "kernels/arithmetic.h"
 #include "kernels/conv2d.h"
 #include "kernels/copy.h"
 #include "kernels/cpu_isa.h"
@@ -225,14 +226,11 @@ std::string refusals(const Op& op, Device) {
 
 std::string like_the_cpu(const Op& op, Device device) {
   // Winograd's transforms round operands of 16 bits once more.
-  struct Restore {
-    bool before = exact_convolutions();
-    ~Restore() { set_exact_convolutions(before); }
-  } const restore;
+  const bool exact = arithmetic().exact_convolutions;
   for (const DType dtype : kFloats) {
     // 16 bits are summed in f32: longer sums differ no more.
     const double factor = size_of(dtype) == 2 ? std::min(op.tolerance, 1.0) : op.tolerance;
-    set_exact_convolutions(restore.before || size_of(dtype) == 2);
+    const ArithmeticScope scope(&Arithmetic::exact_convolutions, exact || size_of(dtype) == 2);
     const std::string said = each_sample(op, dtype, device, [&](const Sample& sample, const Tensors& given) {
       const Result got = run(op, sample, given);
       if (got.y.device() != device) return concat("the value is on ", got.y.device());

@@ -229,7 +229,7 @@ Tensor cumsum(const Tensor& x, int axis);
 // itself. With S = q k^T / temperature:
 //   mean over i of  logsumexp over j != first + i of S[i, j]  -  S[i, first + (i + n) mod 2 n]
 // S is never stored: forward and backward need O((2 n + M) D) memory, on GPUs with TF32 16 MiB more, or 512 bytes for
-// each row. Computed in f32 (f64 for f64), or as TF32 where set_tf32() allows it.
+// each row. Computed in f32 (f64 for f64), or as TF32 where Arithmetic::tf32 allows it.
 Tensor nt_xent(const Tensor& q, const Tensor& k, int64_t first, double temperature);
 
 // 0 with probability p, else x / (1 - p). Without a state it draws from default_generator().

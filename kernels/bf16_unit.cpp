@@ -7,9 +7,9 @@
 #endif
 
 #include <array>
-#include <atomic>
 
 #include "core/env.h"
+#include "kernels/arithmetic.h"
 #include "kernels/cpu_isa.h"
 
 namespace ringtape {
@@ -48,9 +48,6 @@ Bf16Unit best_unit() {
   return Bf16Unit::converted;
 }
 
-constexpr int kAutomatic = -1;
-std::atomic<int> chosen = kAutomatic;  // unit * 2 + emulated
-
 }  // namespace
 
 std::string_view name_of(Bf16Unit unit) { return kUnitNames[size_t(unit)]; }
@@ -65,17 +62,10 @@ bool has(Bf16Unit unit) {
 
 Bf16Choice bf16_choice() {
   const bool wide = cpu_isa() == CpuIsa::avx512;
-  const int now = chosen.load(std::memory_order_relaxed);
-  if (now == kAutomatic) {
-    static const Bf16Unit best = best_unit();
-    return {wide ? best : Bf16Unit::converted, false};
-  }
-  const auto unit = Bf16Unit(now / 2);
-  return {unit, unit != Bf16Unit::converted && (now % 2 || !wide || !has(unit))};
-}
-
-void set_bf16_choice(std::optional<Bf16Choice> choice) {
-  chosen = choice ? int(choice->unit) * 2 + choice->emulated : kAutomatic;
+  if (const auto now = arithmetic().bf16)
+    return {now->unit, now->unit != Bf16Unit::converted && (now->emulated || !wide || !has(now->unit))};
+  static const Bf16Unit best = best_unit();
+  return {wide ? best : Bf16Unit::converted, false};
 }
 
 }  // namespace ringtape

@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 // What multiplies matrices of bf16 in the CPU's kernels:
@@ -25,11 +24,8 @@ struct Bf16Choice {
   bool emulated = false;
 };
 
-// The one in use: if cpu_isa() is avx512, the fastest of this machine (avx512_bf16 on AMD's alone: on the Intel
+// The one in use: Arithmetic::bf16, else, if cpu_isa() is avx512, the fastest of this machine (avx512_bf16 on AMD's alone: on the Intel
 // processor that was measured it is slower than `converted`), or that of RINGTAPE_CPU_ISA.
 Bf16Choice bf16_choice();
-
-// For tests and benchmarks; nothing: as at the beginning. Emulated where the machine or cpu_isa() has no such unit.
-void set_bf16_choice(std::optional<Bf16Choice> choice);
 
 }  // namespace ringtape

@@ -24,15 +24,7 @@ RT_KERNEL(conv2d_backward_weights, void(View dw, View dy, View x, Window window)
 // bf16 on a processor with AVX512-BF16 but without AMX: the transformed numbers are rounded to bf16, too. The norm of
 // the error is 0.007 of that of y and 0.012 of those of the gradients, where the rounding of the results alone makes
 // 0.0017; next to a pixel of 1e8 outputs are wrong by 1e7.
-// set_exact_convolutions(true) turns it off for the whole process; f64 never uses it. RINGTAPE_EXACT_CONV=1 sets the
-// initial value. Use it for such images, and to compare digits with another implementation.
-void set_exact_convolutions(bool exact);
-bool exact_convolutions();
-
-// set_deterministic_convolutions(true): the first acceptable plan that cuDNN proposes, in the whole process, so that no
-// result depends on a measurement, nor on the file of earlier ones (RINGTAPE_CONV_PLANS). Without cuDNN it concerns
-// only which residual blocks are fused.
-void set_deterministic_convolutions(bool deterministic);
-bool deterministic_convolutions();
+// Arithmetic::exact_convolutions turns it off, for such images and to compare digits with another implementation; f64
+// never uses it.
 
 }  // namespace ringtape

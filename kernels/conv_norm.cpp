@@ -1,33 +1,24 @@
 #include "kernels/conv_norm.h"
 
 #include <algorithm>
-#include <atomic>
 
-#include "core/env.h"
+#include "kernels/arithmetic.h"
 #include "kernels/binary.h"
 #include "kernels/copy.h"
-#include "kernels/tf32.h"
 
 namespace ringtape {
 
 namespace {
 
-enum class Fused : int8_t { never, always, as_measured };
-Fused by_environment() { return env::fused_conv() < 0 ? Fused::as_measured : Fused(env::fused_conv()); }
-std::atomic<Fused>& fused() {
-  static std::atomic<Fused> value = by_environment();
-  return value;
-}
-
 thread_local AskedBlocks* asking = nullptr;
 
 bool can_fuse(Device device, DType dtype, int64_t c, int64_t k) {
-  const bool multiplied = dtype == DType::bf16 || dtype == DType::f16 || (dtype == DType::f32 && tf32());
+  const bool multiplied = dtype == DType::bf16 || dtype == DType::f16 || (dtype == DType::f32 && arithmetic().tf32);
   return device.type == DeviceType::cuda && multiplied && (c | k) % kFusedChannels == 0 &&
          cuda::can_fuse(device.index, std::max(c, k));
 }
 bool fuses(const Tensor& x, const Tensor& w) {  // w (K, R, S, C)
-  return fused() != Fused::never && can_fuse(x.device(), x.dtype(), w.dim(3), w.dim(0));
+  return arithmetic().fused_convolutions.value_or(true) && can_fuse(x.device(), x.dtype(), w.dim(3), w.dim(0));
 }
 
 Tensor normalized(const NormOperand& x, View mask = {}) {
@@ -39,16 +30,14 @@ Tensor normalized(const NormOperand& x, View mask = {}) {
 
 }  // namespace
 
-void set_fused_convolutions(std::optional<bool> value) { fused() = value ? Fused(*value) : by_environment(); }
-
 AskedBlocks::AskedBlocks() : before_(asking) { asking = this; }
 AskedBlocks::~AskedBlocks() { asking = before_; }
 
 bool prefers_fused(const BlockShape& block) {
   if (!can_fuse(block.device, block.dtype, block.w[3], block.w[0])) return false;
   if (asking && std::ranges::find(asking->blocks, block) == asking->blocks.end()) asking->blocks.push_back(block);
-  const Fused set = fused();
-  return set == Fused::as_measured ? cuda::prefers_fused(block) : set == Fused::always;
+  const auto fused = arithmetic().fused_convolutions;
+  return fused ? *fused : cuda::prefers_fused(block);
 }
 
 void keep_fused(const BlockShape& block, bool value) { cuda::keep_fused(block, value); }

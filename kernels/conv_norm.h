@@ -30,9 +30,9 @@ void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& d
 // dw, of w's dtype or f32.
 void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOperand& x, const Window& window);
 
-// They are fused on GPUs with tensor cores, of images of 16 bits or, where tf32(), of f32, and of multiples of 32
+// They are fused on GPUs with tensor cores, of images of 16 bits or, with Arithmetic::tf32, of f32, and of multiples of 32
 // channels whose values fit into shared memory (thousands), unless a tensor is empty or misaligned, or
-// set_fused_convolutions(false).
+// Arithmetic::fused_convolutions is false.
 constexpr int64_t kFusedChannels = 32;
 
 // A residual block in training: x (N, H, W, C), the first w (K, R, R, C).
@@ -43,11 +43,10 @@ struct BlockShape {
   int64_t stride;
   bool operator==(const BlockShape&) const = default;
 };
-// Whether a block is better computed by these calls than by those one by one: as set_fused_convolutions() or
-// RINGTAPE_FUSED_CONV says for the whole process, else as measured (keep_fused), else where cuDNN is not used; after
-// set_deterministic_convolutions(true) it depends on no measurement.
+// Whether a block is better computed by these calls than by those one by one: as Arithmetic::fused_convolutions says,
+// else as measured (keep_fused), else where cuDNN is not used; with deterministic_convolutions as if nothing were
+// measured.
 bool prefers_fused(const BlockShape& block);
-void set_fused_convolutions(std::optional<bool> fused);  // none: as RINGTAPE_FUSED_CONV says
 // What a measurement found, for this process and, in the file of RINGTAPE_CONV_PLANS, for later ones; what it found
 // before is forgotten. Of a block that can be fused.
 void keep_fused(const BlockShape& block, bool fused);

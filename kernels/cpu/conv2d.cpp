@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/arithmetic.h"
 #include "kernels/bf16_unit.h"
 #include "kernels/copy.h"
 #include "kernels/cpu/amx_tiles.h"
@@ -36,7 +37,7 @@ Algorithm algorithm_for(const ConvSizes& z, const Window& p, DType dtype) {
                        p.dilation_w == 1 && p.pad_h <= 2 && p.pad_w <= 2 && z.groups == 1 && dtype != DType::f64;
   const int64_t covered = (z.ho + 3) / 4 * ((z.wo + 3) / 4) * 16;
   const bool pays = z.c >= 16 && z.k >= 16 && 2 * z.ho * z.wo >= covered;
-  if (!applies || !pays || exact_convolutions()) return Algorithm::direct;
+  if (!applies || !pays || arithmetic().exact_convolutions) return Algorithm::direct;
   const bool by_unit = dtype == DType::bf16 && bf16_choice().unit == Bf16Unit::avx512_bf16;
   return by_unit ? Algorithm::winograd_bf16 : Algorithm::winograd;
 }

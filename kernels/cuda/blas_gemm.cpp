@@ -12,7 +12,7 @@
 #include "core/cuda/blas.h"
 #include "core/cuda/device.h"
 #include "core/device.h"
-#include "kernels/tf32.h"
+#include "kernels/arithmetic.h"
 
 namespace ringtape::cuda {
 namespace {
@@ -46,7 +46,7 @@ cudaDataType_t cublas_type(DType dtype) {
   }
 }
 
-bool rounds(DType dtype) { return dtype == DType::f32 && tf32(); }
+bool rounds(DType dtype) { return dtype == DType::f32 && arithmetic().tf32; }
 
 // The properties that determine the algorithm, as a list of numbers.
 using Key = std::vector<int64_t>;

@@ -19,9 +19,9 @@
 #include "core/device.h"
 #include "core/env.h"
 #include "core/tensor.h"
+#include "kernels/arithmetic.h"
 #include "kernels/conv2d.h"
 #include "kernels/cuda/conv_plans.h"
-#include "kernels/tf32.h"
 
 namespace ringtape::cuda {
 
@@ -170,7 +170,7 @@ bool acceptable(const Descriptor& config, DType dtype) {
   count = std::min<int64_t>(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   return std::none_of(notes, notes + count, [dtype](cudnnBackendNumericalNote_t note) {
     return note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
-           (dtype == DType::f32 && !tf32() &&
+           (dtype == DType::f32 && !arithmetic().tf32 &&
             (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
   });
 }
@@ -326,7 +326,7 @@ ConvPlan measured(cudnnHandle_t cudnn, const Convolution& c, const std::string& 
 
 std::vector<int64_t> key_of(const Convolution& c) {
   const Window& p = c.window;
-  std::vector<int64_t> key{int64_t(c.pass), int64_t(c.x.dtype), tf32(),       p.stride_h,  p.stride_w, p.pad_h,
+  std::vector<int64_t> key{int64_t(c.pass), int64_t(c.x.dtype), arithmetic().tf32, p.stride_h,  p.stride_w, p.pad_h,
                            p.pad_w,         p.dilation_h,       p.dilation_w};
   for (const View* v : {&c.x, &c.w, &c.y}) key.insert(key.end(), v->dims, v->dims + 4);
   return key;
@@ -338,7 +338,7 @@ std::string problem_of(const Convolution& c) {
   const Window& p = c.window;
   const char* const passes[] = {"forward", "backward_data", "backward_weights"};
   return concat(gpu.name, " sm_", gpu.major, gpu.minor, ", cuDNN ", cudnnGetVersion(), ", ", passes[size_t(c.pass)],
-                ", ", c.x.dtype, tf32() ? " as tf32" : "", ", x ", c.x.shape(), ", w ", c.w.shape(),
+                ", ", c.x.dtype, arithmetic().tf32 ? " as tf32" : "", ", x ", c.x.shape(), ", w ", c.w.shape(),
                 ", stride ", p.stride_h, 'x', p.stride_w,
                 ", pad ", p.pad_h, 'x', p.pad_w, ", dilation ", p.dilation_h, 'x', p.dilation_w);
 }
@@ -346,7 +346,7 @@ std::string problem_of(const Convolution& c) {
 // The quickest plan; where nothing is to be measured, or cannot be because a graph is recorded, cuDNN's first.
 const ConvPlan& plan_of(ConvDevice& device, const Convolution& c) {
   const std::vector<int64_t> key = key_of(c);
-  if (!deterministic_convolutions() && plan_choices()) {
+  if (!arithmetic().deterministic_convolutions && plan_choices()) {
     const auto known = device.quickest.find(key);
     if (known != device.quickest.end()) return known->second;
     const std::string problem = problem_of(c);

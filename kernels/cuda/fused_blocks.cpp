@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/cuda/device.h"
+#include "kernels/arithmetic.h"
 #include "kernels/conv_norm.h"
 #include "kernels/cuda/conv_plans.h"
 #include "kernels/cuda/cudnn_conv.h"
@@ -28,7 +29,7 @@ std::map<std::string, bool>& known() {
 }  // namespace
 
 bool prefers_fused(const BlockShape& block) {
-  if (deterministic_convolutions() || !plan_choices()) return !uses_cudnn();
+  if (arithmetic().deterministic_convolutions || !plan_choices()) return !uses_cudnn();
   const std::string problem = problem_of(block);
   const std::lock_guard lock(mutex);
   if (const auto at = known().find(problem); at != known().end()) return at->second;

@@ -1,10 +1,10 @@
 #pragma once
+#include "kernels/arithmetic.h"
 #include "kernels/cuda/async.cuh"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/vector.cuh"
-#include "kernels/tf32.h"
 
-// Products by tensor cores of 16-bit operands and, where tf32(), of floats rounded to TF32, for operands of which packs
+// Products by tensor cores of 16-bit operands and, with Arithmetic::tf32, of floats rounded to TF32, for operands of which packs
 // of 16 bytes, 8 or 4 neighbours, lie together in memory. A block has a tile of results; its warps multiply one step of
 // the depth while the next ones are copied to shared memory.
 namespace ringtape::cuda {
@@ -343,7 +343,7 @@ inline void launch_mma(const MmaKernel& mma, Device device, const void* a, const
 // Whether a device has tensor cores that may multiply numbers of T.
 template <class T>
 bool has_tensor_cores(Device device) {
-  return kHasMma<T> && (is_half_v<T> || tf32()) && properties(device.index).major >= 8;
+  return kHasMma<T> && (is_half_v<T> || arithmetic().tf32) && properties(device.index).major >= 8;
 }
 
 // The product by tensor cores if the device has them and the operands are packed; whether it was. The tile depends only

@@ -10,6 +10,7 @@
 #include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "kernels/arithmetic.h"
 #include "kernels/conv_norm.h"
 #include "nn/nn.h"
 #include "tests/support/conv_cases.h"
@@ -120,9 +121,8 @@ uint64_t fused_launches() {
   return sum;
 }
 
-struct Fused {
-  explicit Fused(bool value) { set_fused_convolutions(value); }
-  ~Fused() { set_fused_convolutions({}); }
+struct Fused : ArithmeticScope {
+  explicit Fused(bool value) : ArithmeticScope(&Arithmetic::fused_convolutions, value) {}
 };
 
 // Large ones in one dtype, another one in the other test.
@@ -304,7 +304,7 @@ std::vector<Tensor> train_block(int64_t stride, Device device, DType dtype = DTy
 }
 
 TEST_F(CudaResidualBlock, OfANetworkIsFused) {
-  set_exact_convolutions(true);  // the CPU's
+  const ArithmeticScope exact(&Arithmetic::exact_convolutions, true);  // the CPU's
   for (const auto& [stride, dtype] :
        {std::pair(1, DType::bf16), std::pair(2, DType::bf16), std::pair(2, DType::f32)}) {
     SCOPED_TRACE(concat("stride ", stride, ", ", dtype));
@@ -325,7 +325,6 @@ TEST_F(CudaResidualBlock, OfANetworkIsFused) {
       EXPECT_LE(norm_error(fused[i], test::values(on_cpu[i])), 0.03 * share) << "tensor " << i << ", of the CPU";
     }
   }
-  set_exact_convolutions(false);
 }
 
 TEST_F(CudaResidualBlock, ALayerThatNormalisesOtherwiseIsNotFused) {
@@ -355,9 +354,10 @@ TEST_F(CudaResidualBlock, ChoicesAreKept) {
     EXPECT_EQ(prefers_fused(block), set);
   }
   EXPECT_FALSE(prefers_fused(block));
-  set_deterministic_convolutions(true);  // nothing depends on a measurement
-  EXPECT_TRUE(prefers_fused(block));
-  set_deterministic_convolutions(false);
+  {
+    const ArithmeticScope unmeasured(&Arithmetic::deterministic_convolutions, true);
+    EXPECT_TRUE(prefers_fused(block));
+  }
   EXPECT_EQ(asked.blocks, (std::vector<BlockShape>{block, other}));
   BlockShape f32 = block, few = block, on_cpu = block, many = block;
   f32.dtype = DType::f32, few.w = {48, 3, 3, 32}, on_cpu.device = {}, many.w = {1 << 20, 3, 3, 32};

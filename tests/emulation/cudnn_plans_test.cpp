@@ -90,13 +90,14 @@ TEST_F(EmulatedCudnn, DeterministicMeansTheFirstPlanWhateverWasMeasured) {
   const ConvProblem p(fresh(), ConvPass::forward, DType::f32), never(fresh(), ConvPass::forward, DType::f32);
   EXPECT_EQ(used(p), 2);
   const std::string before = file();
-  set_deterministic_convolutions(true);
-  for (const ConvProblem* problem : {&p, &never}) {
-    EXPECT_EQ(used(*problem), 1);
-    EXPECT_EQ(runs(), 1u);
+  {
+    const ArithmeticScope first(&Arithmetic::deterministic_convolutions, true);
+    for (const ConvProblem* problem : {&p, &never}) {
+      EXPECT_EQ(used(*problem), 1);
+      EXPECT_EQ(runs(), 1u);
+    }
   }
   EXPECT_EQ(file(), before);
-  set_deterministic_convolutions(false);
   EXPECT_EQ(used(p), 2);
   EXPECT_EQ(used(never), 2);
 }
@@ -125,7 +126,7 @@ TEST_F(EmulatedCudnn, NothingIsMeasuredWhileAGraphIsRecorded) {
 
 // Each waits inside cuDNN until the other one is there, too.
 TEST_F(EmulatedCudnn, DevicesAreUsedAtOnce) {
-  set_deterministic_convolutions(true);
+  const ArithmeticScope scope(&Arithmetic::deterministic_convolutions, true);
   const ConvCase c = fresh();
   const ConvProblem first(c, ConvPass::forward, DType::f32);
   const ConvProblem second(c, ConvPass::forward, DType::f32, {DeviceType::cuda, 1});

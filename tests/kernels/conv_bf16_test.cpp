@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/arithmetic.h"
 #include "kernels/bf16_unit.h"
 #include "kernels/conv2d.h"
 #include "tests/support/conv_cases.h"
@@ -16,10 +17,8 @@ using test::same_bytes;
 using test::values;
 using test::with_threads;
 
-struct ExactConvolutions {
-  bool before = exact_convolutions();
-  explicit ExactConvolutions(bool on) { set_exact_convolutions(on); }
-  ~ExactConvolutions() { set_exact_convolutions(before); }
+struct ExactConvolutions : ArithmeticScope {
+  explicit ExactConvolutions(bool on) : ArithmeticScope(&Arithmetic::exact_convolutions, on) {}
 };
 
 bool emulated_soon(const Case& t) { return t.n * t.h * t.w * t.c * t.k <= 2'000'000; }

@@ -4,6 +4,7 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "kernels/arithmetic.h"
 #include "kernels/bf16_unit.h"
 #include "kernels/conv2d.h"
 #include "tests/support/conv_cases.h"
@@ -35,10 +36,8 @@ void expect_near(const Result& got, const Exact& want, double tolerance, const s
   EXPECT_LE(error(got.dw, want.dw), tolerance) << what << ": dw";
 }
 
-struct ExactConvolutions {
-  bool before = exact_convolutions();
-  explicit ExactConvolutions(bool on) { set_exact_convolutions(on); }
-  ~ExactConvolutions() { set_exact_convolutions(before); }
+struct ExactConvolutions : ArithmeticScope {
+  explicit ExactConvolutions(bool on) : ArithmeticScope(&Arithmetic::exact_convolutions, on) {}
 };
 
 struct Isa {
@@ -123,7 +122,7 @@ TEST(Conv, SwitchesWinogradOff) {
   const Data d = draw(t);
   const auto with = [&](bool on) {
     const ExactConvolutions scope(on);
-    EXPECT_EQ(exact_convolutions(), on);
+    EXPECT_EQ(arithmetic().exact_convolutions, on);
     return run(t, d);
   };
   const Result fast = with(false), direct = with(true);

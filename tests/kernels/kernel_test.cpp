@@ -8,6 +8,7 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "kernels/arithmetic.h"
 #include "kernels/bf16_unit.h"
 #include "tests/support/isas.h"
 #include "tests/support/support.h"
@@ -63,12 +64,12 @@ TEST(Kernel, TheUnitForBf16IsEmulatedWhereItIsMissing) {
   for (const CpuIsa isa : cpu_isas())
     for (const Bf16Unit unit : {Bf16Unit::converted, Bf16Unit::avx512_bf16, Bf16Unit::amx}) {
       set_cpu_isa(isa);
-      set_bf16_choice(Bf16Choice{unit});
-      EXPECT_EQ(bf16_choice().unit, unit);
-      EXPECT_EQ(bf16_choice().emulated, unit != Bf16Unit::converted && !(isa == CpuIsa::avx512 && has(unit)));
-      set_bf16_choice(Bf16Choice{unit, true});
-      EXPECT_EQ(bf16_choice().emulated, unit != Bf16Unit::converted);
-      set_bf16_choice({});
+      for (const bool emulated : {false, true}) {
+        const ArithmeticScope scope(&Arithmetic::bf16, Bf16Choice{unit, emulated});
+        EXPECT_EQ(bf16_choice().unit, unit);
+        const bool missing = isa != CpuIsa::avx512 || !has(unit);
+        EXPECT_EQ(bf16_choice().emulated, unit != Bf16Unit::converted && (emulated || missing));
+      }
       EXPECT_EQ(bf16_choice().unit, isa == CpuIsa::avx512 ? automatic.unit : Bf16Unit::converted) << name_of(isa);
     }
   set_cpu_isa(before);

@@ -6,6 +6,7 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "kernels/arithmetic.h"
 #include "kernels/bf16_unit.h"
 #include "kernels/matmul.h"
 #include "tests/support/isas.h"
@@ -18,9 +19,9 @@ using test::same_bytes;
 using test::values;
 using test::with_threads;
 
-struct Unit {
-  explicit Unit(Bf16Unit unit, bool emulated = false) { set_bf16_choice(Bf16Choice{unit, emulated}); }
-  ~Unit() { set_bf16_choice(std::nullopt); }
+struct Unit : ArithmeticScope {
+  explicit Unit(Bf16Unit unit, bool emulated = false)
+      : ArithmeticScope(&Arithmetic::bf16, Bf16Choice{unit, emulated}) {}
 };
 
 class MatmulBf16 : public testing::TestWithParam<Bf16Unit> {};

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "autograd/create.h"
+#include "kernels/arithmetic.h"
 #include "kernels/conv2d.h"
 #include "nn/wide_resnet.h"
 #include "tests/support/network_fixtures.h"
@@ -26,10 +27,8 @@ using test::network;
 using test::values;
 
 // Without Winograd's transforms, while it lives.
-struct Exactly {
-  Exactly() { set_exact_convolutions(true); }
-  ~Exactly() { set_exact_convolutions(before); }
-  const bool before = exact_convolutions();
+struct Exactly : ArithmeticScope {
+  Exactly() : ArithmeticScope(&Arithmetic::exact_convolutions, true) {}
 };
 
 void expect_one_step_of_resnet18(DType dtype, double tolerance) {

@@ -6,6 +6,7 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "kernels/arithmetic.h"
 #include "kernels/bf16_unit.h"
 #include "kernels/conv2d.h"
 #include "tests/support/support.h"
@@ -144,9 +145,9 @@ inline Case small(Case t, int64_t n) {
 }
 
 // bf16 by this unit, emulated where the machine lacks it.
-struct Unit {
-  explicit Unit(Bf16Unit unit, bool emulated = false) { set_bf16_choice(Bf16Choice{unit, emulated}); }
-  ~Unit() { set_bf16_choice({}); }
+struct Unit : ArithmeticScope {
+  explicit Unit(Bf16Unit unit, bool emulated = false)
+      : ArithmeticScope(&Arithmetic::bf16, Bf16Choice{unit, emulated}) {}
 };
 
 }  // namespace ringtape::test::conv

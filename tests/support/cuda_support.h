@@ -3,7 +3,7 @@
 
 #include "core/dtype.h"
 #include "core/runtime.h"
-#include "kernels/tf32.h"
+#include "kernels/arithmetic.h"
 #if defined(RINGTAPE_EMULATION_BUILD)
 #include "tests/emulation/emulation.h"
 #endif
@@ -26,10 +26,9 @@ inline constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::
 
 // The numbers that tensor cores multiply; f32 as TF32, where a Tf32 lives.
 inline constexpr DType kMultiplied[] = {DType::bf16, DType::f16, DType::f32};
-struct Tf32 {
-  explicit Tf32(bool allowed = true) { set_tf32(allowed); }
+struct Tf32 : ArithmeticScope {
+  explicit Tf32(bool allowed = true) : ArithmeticScope(&Arithmetic::tf32, allowed) {}
   explicit Tf32(DType dtype) : Tf32(dtype == DType::f32) {}
-  ~Tf32() { set_tf32(false); }
 };
 
 // A fixture whose tests are skipped if there is no device.

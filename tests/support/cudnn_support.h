@@ -101,10 +101,7 @@ class EmulatedCudnn : public CudaCudnn {
     CudaCudnn::SetUp();
     if (!IsSkipped()) take_cudnn_calls();
   }
-  void TearDown() override {
-    emulation::set_cudnn_engines({});
-    set_deterministic_convolutions(false);
-  }
+  void TearDown() override { emulation::set_cudnn_engines({}); }
 
   // A convolution that no other test has, so that its plan is not made yet.
   static ConvCase fresh() {

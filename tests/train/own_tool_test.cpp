@@ -102,6 +102,17 @@ TEST(OwnComponents, TrainFromSettings) {
   EXPECT_MENTIONS(config_text(o), "sign-floor = 0.001");
 }
 
+TEST(OwnComponents, SettingsChangeTheArithmeticOfWhatIsMadeFromThem) {
+  TrainOptions o;
+  test::set(o, {{"data", "shapes"}, {"train-size", "64"}, {"device", "cpu"}, {"precision", "tf32"}});
+  o.execution.deterministic = true;
+  const ArithmeticScope restored(&Arithmetic::tf32, false);
+  const TrainOptions resolved = resolve(o);
+  EXPECT_FALSE(arithmetic().tf32 || arithmetic().deterministic_convolutions);
+  const RunSetup setup(resolved);
+  EXPECT_TRUE(arithmetic().tf32 && arithmetic().deterministic_convolutions);
+}
+
 struct SeedOptions : SignOptions {};
 void visit(Fields& f, SeedOptions& o) { f("seed", o.floor, {.help = "", .unit = "X"}); }
 struct LevelOptions : SignOptions {};

@@ -1,6 +1,7 @@
 // --precision auto, and what is said of a precision that suits a device or does not.
 #include "train/loop/precision.h"
 
+#include "kernels/arithmetic.h"
 #include "kernels/bf16_unit.h"
 #include "kernels/cpu_isa.h"
 #include "tests/support/cli_command.h"
@@ -11,10 +12,8 @@ namespace ringtape {
 namespace {
 
 // A CPU with this unit, emulated where there is none.
-class WithUnit {
- public:
-  explicit WithUnit(Bf16Unit unit) { set_bf16_choice(Bf16Choice{unit}); }
-  ~WithUnit() { set_bf16_choice({}); }
+struct WithUnit : ArithmeticScope {
+  explicit WithUnit(Bf16Unit unit) : ArithmeticScope(&Arithmetic::bf16, Bf16Choice{unit}) {}
 };
 
 ExecutionOptions settled(const std::string& precision) {

@@ -59,15 +59,6 @@ void expect_near(const std::vector<double>& a, const std::vector<double>& b, dou
   for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
 }
 
-TEST(Step, DeterministicHoldsForConvolutions) {
-  TrainOptions o = sgd(0.1);
-  for (const bool on : {true, false}) {
-    o.execution.deterministic = on;
-    const Workshop shop(o);
-    EXPECT_EQ(deterministic_convolutions(), on);
-  }
-}
-
 TEST(Step, PartsOfABatchAddUpToIt) {
   for (int64_t parts : {2, 4, 13, 20}) {
     TrainOptions o = sgd(0.1);

@@ -10,6 +10,7 @@
 #include "autograd/create.h"
 #include "core/env.h"
 #include "core/runtime.h"
+#include "kernels/arithmetic.h"
 #include "kernels/conv_norm.h"
 #include "nn/resnet.h"
 #include "train/cli/common.h"
@@ -104,12 +105,11 @@ Tuned tune(const BlockShape& block) {
     total += seconds[fused].back() * launches;
   };
   for (const int fused : {0, 1}) {
-    set_fused_convolutions(fused == 1);
+    const ArithmeticScope scope(&Arithmetic::fused_convolutions, fused == 1);
     results[fused] = trial.run();
     works[fused] = trial.record();
     measure(fused, 1);
   }
-  set_fused_convolutions({});
   Tuned out{block};
   out.difference = difference(results[1], results[0]);
   out.right = out.difference <= kMostDifference;

@@ -2,7 +2,6 @@
 
 #include "core/parallel.h"
 #include "core/runtime.h"
-#include "kernels/tf32.h"
 #include "train/run/environment.h"
 
 namespace ringtape {
@@ -56,6 +55,12 @@ void visit(Fields& f, ExecutionOptions& o) {
 
 DType compute_dtype(const ExecutionOptions& o) { return o.precision == "tf32" ? DType::f32 : parse_dtype(o.precision); }
 
+Arithmetic arithmetic_of(const ExecutionOptions& o) {
+  Arithmetic out = arithmetic();
+  out.tf32 = o.precision == "tf32", out.deterministic_convolutions = o.deterministic;
+  return out;
+}
+
 void settle(ExecutionOptions& o) {
   if (o.device == "auto") o.device = available({DeviceType::cuda, 0}) ? "cuda:0" : "cpu:0";
   const Device device = parse_device(o.device);
@@ -63,7 +68,6 @@ void settle(ExecutionOptions& o) {
   o.device = device.str();
   if (o.precision == "auto") o.precision = auto_precision(device);
   if (o.threads == 0) o.threads = threads();
-  set_tf32(o.precision == "tf32");
 }
 
 }  // namespace ringtape

@@ -3,6 +3,7 @@
 
 #include "core/dtype.h"
 #include "core/fields.h"
+#include "kernels/arithmetic.h"
 
 namespace ringtape {
 
@@ -13,7 +14,7 @@ struct ExecutionOptions {
   int64_t workers = 1;  // threads that prepare batches
   int64_t prefetch_memory = 512;  // MiB of training batches that wait
   int64_t seed = 1;
-  std::string precision = "f32";  // or bf16, f16; tf32: f32, but set_tf32(); auto: see train/loop/precision.h
+  std::string precision = "f32";  // or bf16, f16; tf32: f32, but Arithmetic::tf32; auto: see train/loop/precision.h
   bool deterministic = false;
   bool no_graph = false;  // on a GPU, every kernel of every step is launched by itself
 };
@@ -21,8 +22,11 @@ void visit(Fields& f, ExecutionOptions& o);
 
 DType compute_dtype(const ExecutionOptions& options);  // that ops convert their operands to; not of auto
 
-// Replaces "auto" and 0 by this machine's device, its precision and the thread count, and allows TF32 if it is asked
-// for. Throws DeviceError for a device that does not exist.
+// Of the process: what these options choose, the rest as it is. For set_arithmetic(), which RunSetup calls.
+Arithmetic arithmetic_of(const ExecutionOptions& options);
+
+// Replaces "auto" and 0 by this machine's device, its precision and the thread count. Throws DeviceError for a device
+// that does not exist.
 void settle(ExecutionOptions& options);
 
 }  // namespace ringtape

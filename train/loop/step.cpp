@@ -54,7 +54,6 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
               .dynamic = precision_ == DType::f16 ||
                          comm::find_reduction(parallel.reducer.reduction.name).scaled}) {
   placement_->group().set_deterministic(execution.deterministic);
-  set_deterministic_convolutions(execution.deterministic);
   if (options.ema > 0) {
     ema_.emplace(placement_->parameters(), options.ema, placement_->shards());
     set_average_statistics();

@@ -16,6 +16,7 @@
 #include "comm/process_group.h"
 #include "comm/transport/gpu.h"
 #include "core/runtime.h"
+#include "kernels/arithmetic.h"
 #include "kernels/conv2d.h"
 
 namespace ringtape {
@@ -129,11 +130,7 @@ double rounding_bound(DType dtype, int64_t terms) {
 
 void check_gpus(const DeviceCheckFn& done) {
   manual_seed(1);
-  struct WithoutMeasuring {  // nothing is written to the user's folder of plans
-    const bool before = deterministic_convolutions();
-    WithoutMeasuring() { set_deterministic_convolutions(true); }
-    ~WithoutMeasuring() { set_deterministic_convolutions(before); }
-  } here;
+  const ArithmeticScope unmeasured(&Arithmetic::deterministic_convolutions, true);  // no plans in the user's folder
   Device gpu{DeviceType::cuda, 0};
   for (; available(gpu); ++gpu.index) {
     done(run_check(concat(gpu, " copy"), [&] { return copy_there_and_back(gpu); }));

@@ -159,6 +159,7 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
   device = parse_device(options.execution.device);
   model_name = options.model.name, method_name = options.method.name;
   set_threads(int(options.execution.threads));
+  set_arithmetic(arithmetic_of(options.execution));
   data = load(options, beginning);
   if (options.transforms.chosen.names.empty() && !options.data.balanced) keep_on_device(data, device);
   tested = load_tested(options, beginning, data.train);
