@@ -69,9 +69,17 @@ TEST_F(ChangedRunTest, HalfOfWhatIsWrittenAnewSaysHowToMendIt) {
   std::ofstream(file("data.json")) << whole.substr(0, whole.size() / 2);
   EXPECT_EQ(run("ringtape " + kTraining + " --run r --epochs 2 --resume"), 1);
   EXPECT_MENTIONS(log(), "data.json: damaged: not JSON; bring it back, or remove it to have it written anew");
+  std::string other = whole;  // one bit of a number
+  other[other.find_first_of("123456789", other.find("mean"))] ^= 1;
+  write_file(file("data.json"), other);
+  EXPECT_EQ(run("ringtape " + kTraining + " --run r --epochs 2 --resume"), 1);
+  EXPECT_MENTIONS(log(), "data.json: damaged: its numbers and names are not those of its checksum; bring it back, or");
   fs::remove(file("data.json"));
   EXPECT_EQ(run("ringtape " + kTraining + " --run r --epochs 2 --resume"), 0) << log();
   EXPECT_EQ(read_file(file("data.json")), whole);
+  write_file(file("config.toml"), "");
+  EXPECT_EQ(run("ringtape " + kTraining + " --run r --epochs 3 --resume"), 1);
+  EXPECT_MENTIONS(log(), "config.toml: has no settings; bring it back, or start again with --overwrite");
 }
 
 TEST_F(ChangedRunTest, DamagedWeightsAreNoticed) {

@@ -104,6 +104,20 @@ TEST_F(ImageCacheTest, OneOfSeveralProcessesDecodes) {
 }
 
 // A folder that only others may write, with a complete file, is enough.
+TEST_F(ImageCacheTest, WhatIsNoFileIsNamed) {
+  EXPECT_TRUE(fills());
+  std::string path;
+  for (const auto& entry : fs::directory_iterator(folder()))
+    if (entry.path().extension() == ".bin") path = entry.path();
+  fs::remove(path);
+  const auto refused = [&] { return test::message_of<IoError>([&] { fills(); }); };
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(refused(), path + ": is not a file; remove it, or choose another --image-cache");
+  fs::remove(path);
+  fs::create_directory(path);
+  EXPECT_EQ(refused(), path + ": is not a file; remove it, or choose another --image-cache");
+}
+
 TEST_F(ImageCacheTest, AFileThatIsThereNeedsNoLock) {
   EXPECT_TRUE(fills());
   for (const std::string& name : names_in(folder()))

@@ -164,7 +164,7 @@ TEST_F(ViewTest, MetricsAreGivenInWholeLinesOnce) {
   EXPECT_EQ(first["lines"].size(), 2u);
   EXPECT_EQ(first["next"], Json(2 * one.size()));
   EXPECT_EQ(first["more"], Json(false));
-  std::ofstream(path + "/metrics.jsonl", std::ios::app) << "lit\":\"val\",\"top1\":0.25}\nnot json\n[1]\n\xff\n" << one;
+  std::ofstream(path + "/metrics.jsonl", std::ios::app) << "lit\":\"val\",\"top1\":0.25}\nnot json\n[1]\n\xff\n\xef\xbb\xbf" << one << one;
   const Json second = part(list, path, first["next"].get<int64_t>());
   EXPECT_EQ(second["lines"].size(), 2u);  // without what is no line of metrics
   EXPECT_EQ(second["lines"][0]["top1"], Json(0.25));
@@ -260,6 +260,13 @@ TEST_F(ViewTest, WhatCannotBeReadIsLeftOut) {
   EXPECT_FALSE(list.snapshot(at("runs/good"), "test"));
   EXPECT_EQ(part(list, at("runs/good"), 0)["lines"].size(), 0u);
   while (list.run(at("runs/good"))) parse_json(list.runs());  // looked at anew after a while
+}
+
+TEST_F(ViewTest, LinksBetweenFoldersAreFollowedOnce) {
+  const std::string path = written("a/deep/r", "");
+  for (int i = 0; i < 150; ++i) fs::create_symlink(".", at(concat("runs/0", i)));
+  fs::create_symlink("../../a", at("runs/a/deep/back"));
+  EXPECT_TRUE(RunList({at("runs")}).run(path));
 }
 
 TEST_F(ViewTest, ForeignSnapshotsAreRefused) {

@@ -36,7 +36,11 @@ TrainOptions training_options(const Invocation& invocation, Use use, std::vector
   TrainOptions options, before;
   std::vector<Given> given;
   const std::string path = continued(invocation);
-  if (!path.empty()) given.push_back(read_config(path + "/config.toml"));
+  if (!path.empty()) {
+    given.push_back(read_config(path + "/config.toml"));
+    RT_CHECK_AS(FormatError, !given.back().settings.empty(), path, "/config.toml: has no settings; bring it back, or ",
+                "start again with --overwrite");
+  }
   apply_settings(before, given);
   // A launcher decides how many processes go on with a run that had started its own.
   if (comm::place_of_process() && !before.parallel.entry().replicas && !path.empty()) given[0].leave_out({"devices"});

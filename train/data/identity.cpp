@@ -114,7 +114,8 @@ void check_files(const Splits& data, const std::string& path) {
   if (!is_there(path)) return;
   const std::string difference = difference_of(read_file(path), list_of_files(data));
   RT_CHECK_AS(UsageError, difference.empty(), path, ": ", data.train.source,
-              " has other files than when the run began: ", difference, "; bring them back, or choose another --run");
+              " has other files than when the run began: ", difference,
+              "; bring them back, choose another --run, or remove this list if it has been changed itself");
 }
 
 int64_t known_contents(const Splits& data) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -156,8 +157,11 @@ ImageCache::ImageCache(std::shared_ptr<const EncodedImages> images, ImageSize si
   const std::string path = (std::filesystem::path(folder) / name).string();
   const auto open = [&] {
     if (!is_there(path)) return false;
-    const OpenFile file(path, O_RDONLY);
-    if (std::filesystem::file_size(path) != layout.bytes()) return false;
+    const OpenFile file(path, O_RDONLY | O_NONBLOCK);  // a pipe of that name is not waited for
+    struct stat is {};
+    RT_CHECK_AS(IoError, ::fstat(file.fd(), &is) == 0 && S_ISREG(is.st_mode), path,
+                ": is not a file; remove it, or choose another --image-cache");
+    if (uint64_t(is.st_size) != layout.bytes()) return false;
     file_ = std::make_shared<MappedFile>(path, file.fd(), layout.bytes());
     checksums_ = read_checksums(*file_, header, layout);
     return checksums_.size() == count;

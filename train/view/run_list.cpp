@@ -1,5 +1,7 @@
 #include "train/view/run_list.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
@@ -87,7 +89,8 @@ void RunList::look() {
   const Clock::time_point now = Clock::now();
   if (now < look_again_) return;
   std::map<std::string, std::string> found;
-  for (const std::string& path : paths_) look_in(path, path, 0, found);
+  Seen seen;
+  for (const std::string& path : paths_) look_in(path, path, 0, found, seen);
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(runs_, [&](const auto& run) { return !found.contains(run.first); });
@@ -98,15 +101,19 @@ void RunList::look() {
 }
 
 void RunList::look_in(const std::string& folder, const std::string& id, int depth,
-                      std::map<std::string, std::string>& found) {
+                      std::map<std::string, std::string>& found, Seen& seen) {
   if (found.size() >= kMostRuns) return;
   if (ViewedRun::is_run(folder)) {
     found.emplace(id, folder);
     return;
   }
-  if (depth == kDeepest) return;
+  struct stat is {};
+  if (depth == kDeepest || ::stat(folder.c_str(), &is) != 0) return;
+  const auto [earlier, fresh] = seen.try_emplace({is.st_dev, is.st_ino}, depth);
+  if (!fresh && earlier->second <= depth) return;  // links have led here before
+  earlier->second = depth;
   for (const std::string& name : folders_in(folder))
-    if (!name.starts_with('.')) look_in(folder + "/" + name, id + "/" + name, depth + 1, found);
+    if (!name.starts_with('.')) look_in(folder + "/" + name, id + "/" + name, depth + 1, found, seen);
 }
 
 std::shared_ptr<const ViewedRun> RunList::find(const std::string& id) {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/view/viewed_run.h"
@@ -40,7 +41,10 @@ class RunList {
  private:
   using Runs = std::map<std::string, std::shared_ptr<ViewedRun>>;
   void look();
-  void look_in(const std::string& folder, const std::string& id, int depth, std::map<std::string, std::string>& found);
+  // Folders by device and number, with the least depth at which they were looked in: links may lead in circles.
+  using Seen = std::map<std::pair<uint64_t, uint64_t>, int>;
+  void look_in(const std::string& folder, const std::string& id, int depth, std::map<std::string, std::string>& found,
+               Seen& seen);
   std::shared_ptr<const ViewedRun> find(const std::string& id);
   Runs known();
   Json list(int64_t work);

@@ -101,6 +101,11 @@ std::optional<Json> parsed(std::string_view text, int depth) {
   }
 }
 
+// Of metrics: an object from its first byte on, since the text itself is passed on (a parser skips a mark of bytes).
+std::optional<Json> parsed_line(std::string_view line) {
+  return line.starts_with('{') ? parsed(line, 4) : std::nullopt;
+}
+
 std::optional<double> number_in(const Json& object, std::string_view key) {
   const Json* const value = object.find(key);
   return value && value->is_number() ? std::optional(value->get<double>()) : std::nullopt;
@@ -168,9 +173,9 @@ bool ViewedRun::is_run(const std::string& path) {
 }
 
 void ViewedRun::take(std::string_view text) {
-  const std::optional<Json> parsed_line = parsed(text, 4);
-  if (!parsed_line || !parsed_line->is_object()) return;
-  const Json& line = *parsed_line;
+  const std::optional<Json> parsed = parsed_line(text);
+  if (!parsed) return;
+  const Json& line = *parsed;
   const std::string split = text_in(line, "split");
   progress_.has_summary = split == "summary";
   progress_.step = std::max(progress_.step, count_in(line, "step"));
@@ -302,7 +307,7 @@ std::string ViewedRun::metrics(int64_t from) const {
   std::string text, lines;
   const int64_t next = lines_at(file, from, text);
   for (const std::string_view line : split_lines(text))
-    if (const auto value = parsed(line, 4); value && value->is_object())
+    if (parsed_line(line))
       lines.append(lines.empty() ? "" : ",").append(line);
   return concat("{\"from\":", from, ",\"next\":", next,
                 ",\"more\":", next > from && file.size() - from > kPart ? "true" : "false", ",\"lines\":[", lines,

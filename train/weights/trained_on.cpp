@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "train/data/encoded_images.h"
 #include "train/io/file.h"
+#include "train/io/hash.h"
 #include "train/io/json.h"
 #include "train/io/look.h"
 
@@ -14,7 +15,7 @@ namespace ringtape {
 namespace {
 
 constexpr const char *kMean = "mean", *kDeviation = "deviation", *kClasses = "classes", *kImage = "image",
-                      *kUpright = "upright", *kScaled = "scaled", *kFilter = "filter";
+                      *kUpright = "upright", *kScaled = "scaled", *kFilter = "filter", *kChecksum = "checksum";
 
 std::vector<float> numbers(const Json& list, const std::string& where, double low) {
   bool valid = list.is_list() && !list.empty();
@@ -126,15 +127,23 @@ std::string lines_of(const TrainedOn& known) {
 }
 
 void write_trained_on(const std::string& path, const TrainedOn& known) {
-  write_file(path, to_json(known).text(2) + "\n");
+  Json object = to_json(known);
+  object[kChecksum] = Crc32().add(object.text()).str();
+  write_file(path, object.text(2) + "\n");
 }
 
 TrainedOn read_trained_on(const std::string& path) {
   if (!is_there(path)) return {};
   constexpr int64_t kLongest = 1 << 24;  // bytes
   try {
-    const Json object = parse_json(read_file(path, kLongest), path);
+    Json object = parse_json(read_file(path, kLongest), path);
     RT_CHECK_AS(FormatError, object.is_object(), path, ": expected an object");
+    if (const Json* const checksum = object.find(kChecksum)) {
+      const Json expected = *checksum;
+      object.erase(kChecksum);
+      RT_CHECK_AS(FormatError, expected == Json(Crc32().add(object.text()).str()), path,
+                  ": damaged: its numbers and names are not those of its checksum");
+    }
     return from_json(object, path + ": ");
   } catch (const FormatError& e) {
     detail::fail<FormatError>({e.what(), "; bring it back, or remove it to have it written anew from the data"});

@@ -27,7 +27,8 @@ TrainedOn trained_on(const std::map<std::string, std::string>& metadata, const s
 // One line per known value; ranks compare these lines.
 std::string lines_of(const TrainedOn& known);
 
-// The same as a file, a JSON object. If there is no file, everything is unknown.
+// The same as a file, a JSON object with a CRC-32 of its other members' text. If there is no file, everything is
+// unknown. Reading throws FormatError for a damaged one.
 inline constexpr const char* kTrainedOnFile = "data.json";  // in a run's folder
 void write_trained_on(const std::string& path, const TrainedOn& known);
 TrainedOn read_trained_on(const std::string& path);
