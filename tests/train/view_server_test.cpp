@@ -1,9 +1,12 @@
 // `ringtape view`: whom its server answers, and with what.
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <thread>
 
+#include "comm/base/fd.h"
 #include "tests/support/view_runs.h"
 #include "train/view/server.h"
 
@@ -117,6 +120,25 @@ TEST_F(ViewTest, ManyClientsAtOnceAreAnswered) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(good, 10000);
+}
+
+// The system takes them before the server does.
+TEST_F(ViewTest, ManyConnectionsMayWait) {
+  RunList list({at(".")});
+  ServerOptions options;
+  options.port = 0;
+  const ViewServer server(list, options);  // nobody calls run()
+  const std::string address = server.address();
+  sockaddr_in to{};
+  to.sin_family = AF_INET, to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(uint16_t(std::stoi(address.substr(address.find(':', 6) + 1))));
+  std::vector<comm::Fd> waiting;
+  for (int i = 0; i < 100; ++i) {
+    waiting.emplace_back(::socket(AF_INET, SOCK_STREAM, 0));
+    const timeval most{.tv_sec = 0, .tv_usec = 500'000};  // the first repetition of a lost packet takes a second
+    ::setsockopt(waiting.back().get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+    ASSERT_EQ(::connect(waiting.back().get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0) << i;
+  }
 }
 
 TEST_F(ViewTest, ATakenPortIsNamed) {

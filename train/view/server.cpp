@@ -135,6 +135,7 @@ struct ViewServer::Http {
   RunList& runs;
   ServerOptions options;
   MemoryServer server;
+  int listener = -1;
 
   // Browsers send a host's cookies to each of its ports.
   std::string cookie_name() const { return concat("ringtape-view-", options.port); }
@@ -187,9 +188,10 @@ struct ViewServer::Http {
     server.set_tcp_nodelay(true);
     server.set_payload_max_length(1024);
     // Not SO_REUSEPORT, its default, by which two servers share a port.
-    server.set_socket_options([](auto socket) {
+    server.set_socket_options([this](auto socket) {
       const int yes = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+      listener = socket;
     });
     server.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& out) {
       return refuse(request, out) ? httplib::Server::HandlerResponse::Handled
@@ -236,6 +238,7 @@ struct ViewServer::Http {
     RT_CHECK_AS(IoError, options.port > 0, "cannot serve on ", where, ": ",
                 errno != 0 ? std::strerror(errno) : "no such address",
                 "; choose another --port (0: any free one) or --host");
+    ::listen(listener, SOMAXCONN);  // not 5, its default, of which a browser's connections wait a second at a time
   }
 };
 
