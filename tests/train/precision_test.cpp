@@ -1,5 +1,5 @@
 // --precision auto, and what is said of a precision that suits a device or does not.
-#include "train/loop/precision.h"
+#include "train/loop/execution.h"
 
 #include "kernels/arithmetic.h"
 #include "kernels/bf16_unit.h"

@@ -2,7 +2,7 @@
 #include "tests/support/jobs.h"
 #include "tests/support/settings.h"
 #include "train/io/json.h"
-#include "train/loop/limits.h"
+#include "train/loop/stop_rule.h"
 #include "train/optim/schedule.h"
 #include "train/settings/run_setup.h"
 

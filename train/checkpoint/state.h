@@ -50,6 +50,8 @@ struct TrainState {
   std::optional<Watched> watched;          // what the schedule knows of validations
   double trained = 0;                      // seconds of training up to here, for --max-time
   std::map<std::string, int64_t> lengths;  // bytes of the run's growing files, by name
+
+  int64_t epochs_begun() const { return epoch + (batch > 0 ? 1 : 0); }
 };
 
 // parse_train_state() throws FormatError, beginning with `where`, for an object that is not a valid state: each number

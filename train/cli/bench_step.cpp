@@ -9,7 +9,7 @@
 #include "train/cli/common.h"
 #include "train/cli/step_bench.h"
 #include "train/io/json.h"
-#include "train/loop/precision.h"
+#include "train/loop/execution.h"
 #include "train/loop/world.h"
 #include "train/optim/lars.h"
 #include "train/run/environment.h"

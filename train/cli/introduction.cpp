@@ -6,7 +6,7 @@
 #include "core/printable.h"
 #include "kernels/kernel.h"
 #include "train/loop/model_state.h"
-#include "train/loop/precision.h"
+#include "train/loop/execution.h"
 #include "train/run/metrics_log.h"
 #include "train/run/version.h"
 

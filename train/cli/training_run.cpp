@@ -259,7 +259,7 @@ void Leader::add_missing(const Metrics& m, const Trainer& trainer) {
 void Leader::take_place(Trainer& trainer) {
   if (journal_)
     for (const Metrics& m : *journal_) add_missing(m, trainer);
-  album_.go_on_from(trainer.state().epoch + (trainer.state().batch > 0 ? 1 : 0));
+  album_.go_on_from(trainer.epochs_begun());
   if (hook_.used()) hook_.earlier(checkpoints_, trainer.steps(), trainer.course());
 }
 

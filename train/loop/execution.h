@@ -14,7 +14,7 @@ struct ExecutionOptions {
   int64_t workers = 1;  // threads that prepare batches
   int64_t prefetch_memory = 512;  // MiB of training batches that wait
   int64_t seed = 1;
-  std::string precision = "f32";  // or bf16, f16; tf32: f32, but Arithmetic::tf32; auto: see train/loop/precision.h
+  std::string precision = "f32";  // or bf16, f16; tf32: f32, but Arithmetic::tf32; auto: auto_precision()
   bool deterministic = false;
   bool no_graph = false;  // on a GPU, every kernel of every step is launched by itself
 };
@@ -28,5 +28,12 @@ Arithmetic arithmetic_of(const ExecutionOptions& options);
 // Replaces "auto" and 0 by this machine's device, its precision and the thread count. Throws DeviceError for a device
 // that does not exist.
 void settle(ExecutionOptions& options);
+
+// For the first line of a training, of settled options: "bf16 by amx", "bf16 converted", "bf16" on a GPU; empty for
+// other precisions.
+std::string precision_text(const ExecutionOptions& options);
+
+// One line if the precision, of settled options, saves memory but no time on this device; else empty.
+std::string precision_note(const ExecutionOptions& options);
 
 }  // namespace ringtape

@@ -2,7 +2,7 @@
 #include <optional>
 #include <vector>
 
-#include "train/loop/trainer.h"
+#include "train/loop/training.h"
 
 namespace ringtape {
 

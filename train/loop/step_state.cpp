@@ -32,10 +32,6 @@ int64_t Step::state_bytes() const {
   return bytes;
 }
 
-void Step::restart_average() {
-  if (ema_) ema_->restart();
-}
-
 std::vector<Tensor> Step::replicated() const {
   std::vector<Tensor> out = placement_->replicated(own_buffers());
   if (scale_.dynamic()) out.push_back(scale_.state());

@@ -13,7 +13,6 @@
 #include "train/data/views.h"
 #include "train/evaluation/evaluation.h"
 #include "train/loop/callback.h"
-#include "train/loop/limits.h"
 #include "train/loop/step.h"
 #include "train/loop/trainer_options.h"
 #include "train/optim/schedule.h"

@@ -22,9 +22,9 @@ static std::unique_ptr<Placement> shard_weights(const PlacementInputs& in) {
   return std::make_unique<ShardedWeights>(in);
 }
 
-std::span<const StrategyEntry> strategies() {
+static std::vector<StrategyEntry>& registered_strategies() {
   using enum StrategyEntry::Ranks;
-  static const StrategyEntry all[] = {
+  static std::vector<StrategyEntry> all = {
       {.name = "auto", .summary = "ddp, or single with one device"},
       {.name = "single", .summary = "one process, one device", .ranks = one},
       {.name = "dp", .summary = "this process on several devices", .ranks = one, .replicas = true},
@@ -50,6 +50,9 @@ std::span<const StrategyEntry> strategies() {
   };
   return all;
 }
+
+std::span<const StrategyEntry> strategies() { return registered_strategies(); }
+RegisterStrategy::RegisterStrategy(const StrategyEntry& entry) { add_entry(registered_strategies(), entry); }
 
 const StrategyEntry& find_strategy(std::string_view name) { return find_entry(strategies(), name, "strategy"); }
 

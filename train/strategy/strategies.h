@@ -12,7 +12,8 @@ std::unique_ptr<Placement> place_all(const PlacementInputs& in);  // all numbers
 // Of which numbers a rank holds its own part only; each also means those before it.
 enum class Sharded { nothing, state, gradients, weights };
 
-// A way to divide the work of a job among processes and their devices.
+// A way to divide the work of a job among processes and their devices, from here or from a program that registers its
+// own.
 struct StrategyEntry {
   const char* name;
   const char* summary;
@@ -33,6 +34,9 @@ struct StrategyEntry {
 };
 
 std::span<const StrategyEntry> strategies();
+struct RegisterStrategy {
+  explicit RegisterStrategy(const StrategyEntry& entry);
+};
 const StrategyEntry& find_strategy(std::string_view name);  // throws UsageError
 
 }  // namespace ringtape
