@@ -24,8 +24,8 @@ struct Bf16Choice {
   bool emulated = false;
 };
 
-// The one in use: Arithmetic::bf16, else, if cpu_isa() is avx512, the fastest of this machine (avx512_bf16 on AMD's alone: on the Intel
-// processor that was measured it is slower than `converted`), or that of RINGTAPE_CPU_ISA.
+// The one in use: Arithmetic::bf16, else, if cpu_isa() is avx512, the fastest of this machine (avx512_bf16 on AMD's
+// alone: on the Intel processor that was measured it is slower than `converted`), or that of RINGTAPE_CPU_ISA.
 Bf16Choice bf16_choice();
 
 }  // namespace ringtape

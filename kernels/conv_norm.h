@@ -30,8 +30,8 @@ void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& d
 // dw, of w's dtype or f32.
 void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOperand& x, const Window& window);
 
-// They are fused on GPUs with tensor cores, of images of 16 bits or, with Arithmetic::tf32, of f32, and of multiples of 32
-// channels whose values fit into shared memory (thousands), unless a tensor is empty or misaligned, or
+// They are fused on GPUs with tensor cores, of images of 16 bits or, with Arithmetic::tf32, of f32, and of multiples of
+// 32 channels whose values fit into shared memory (thousands), unless a tensor is empty or misaligned, or
 // Arithmetic::fused_convolutions is false.
 constexpr int64_t kFusedChannels = 32;
 

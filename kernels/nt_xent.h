@@ -20,9 +20,9 @@ struct ViewPairs {
 
 // With S = x y^T scale, embeddings x (R, D) of all pairs and candidates y (M, D), for each row:
 //   lse[i] = logsumexp over j != same(i) of S[i, j],   loss[i] = lse[i] - S[i, other(i)],   (R) both
-// All contiguous, all f32 or all f64. S is computed in tiles and never stored. With Arithmetic::tf32, D % 4 = 0 and x and y are
-// aligned to 16 bytes, tensor cores compute it; backward then stores the gradients by 4 million scores at a time, or by
-// 128 of each row. M > 1.
+// All contiguous, all f32 or all f64. S is computed in tiles and never stored. With Arithmetic::tf32, D % 4 = 0 and x
+// and y are aligned to 16 bytes, tensor cores compute it; backward then stores the gradients by 4 million scores at a
+// time, or by 128 of each row. M > 1.
 RT_KERNEL(nt_xent_forward, void(View loss, View lse, View x, View y, ViewPairs pairs, double scale));
 
 // One side of the gradient of a mean over rows, where x or y holds the queries. For S as above, x (N, D) and y (M, D):

@@ -2,8 +2,8 @@
 """Signals to trainings under every launcher that this machine has: what is left, and what was said. No part of CTest.
 
 signals.py RINGTAPE [WAY...]: one line for each way of starting it, moment and signal: exit code, seconds, checkpoint.
-Ends with 1 if a training (code 75) left no checkpoint and said that it did, or did not say so. MPIEXEC and TORCHRUN name launchers
-beside those of PATH; srun needs Slurm's daemons, as tests/slurm.sh starts them for a command."""
+Ends with 1 if a training (code 75) left no checkpoint and said that it did, or did not say so. MPIEXEC and TORCHRUN
+name launchers beside those of PATH; srun needs Slurm's daemons, as tests/slurm.sh starts them for a command."""
 import itertools
 import os
 import re

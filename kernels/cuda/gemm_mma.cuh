@@ -4,9 +4,9 @@
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/vector.cuh"
 
-// Products by tensor cores of 16-bit operands and, with Arithmetic::tf32, of floats rounded to TF32, for operands of which packs
-// of 16 bytes, 8 or 4 neighbours, lie together in memory. A block has a tile of results; its warps multiply one step of
-// the depth while the next ones are copied to shared memory.
+// Products by tensor cores of 16-bit operands and, with Arithmetic::tf32, of floats rounded to TF32, for operands of
+// which packs of 16 bytes, 8 or 4 neighbours, lie together in memory. A block has a tile of results; its warps multiply
+// one step of the depth while the next ones are copied to shared memory.
 namespace ringtape::cuda {
 namespace {
 

@@ -124,8 +124,8 @@ std::vector<std::string> Leader::resume(Trainer& trainer, const World& world) {
   if (!found) {
     const std::string sign = sign_of_checkpoints(run_, before.checkpoint, course.steps_per_epoch);
     RT_CHECK_AS(IoError, sign.empty(), run_.file("checkpoints"), ": has no checkpoint, but ", sign,
-                "; bring its checkpoints back (is their disk mounted?), or start again with --overwrite, as also after an "
-                "--overwrite that was interrupted");
+                "; bring its checkpoints back (is their disk mounted?), or start again with --overwrite, as also after "
+                "an --overwrite that was interrupted");
     return {"resume no checkpoint yet: starting from the beginning"};
   }
   MetricsLog::check(run_);

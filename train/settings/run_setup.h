@@ -22,8 +22,8 @@ struct Beginning {
   std::function<Splits(const DataRequest&)> load = {};  // in place of the data set's own; null: that
 };
 
-// The task that settings describe. The constructor also sets the number of threads, the arithmetic and the seed. Throws for every error
-// in the settings or the files; nothing has been written by then.
+// The task that settings describe. The constructor also sets the number of threads, the arithmetic and the seed. Throws
+// for every error in the settings or the files; nothing has been written by then.
 struct RunSetup : Task {
   explicit RunSetup(TrainOptions resolved, const Beginning& beginning = {});  // of resolve()
   RunSetup(const RunSetup&) = delete;
