@@ -258,6 +258,17 @@ TEST_F(SafetensorsTest, AFileThatBecomesShorterIsNoticed) {
   EXPECT_MENTIONS(message, path_ + ": cannot read: it has become shorter");
 }
 
+TEST_F(SafetensorsTest, WhyAFileCannotBeOpenedIsSaid) {
+  write_file(path_, "12345678");
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const std::string said = test::message_of<IoError>([&] { (void)InputFile(path_); });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_MENTIONS(said, path_ + ": cannot open: Too many open files");
+}
+
 TEST_F(SafetensorsTest, AnUnfinishedFileLeavesNothing) {
   { AtomicFile(path_).write("abc", 3); }
   EXPECT_TRUE(fs::is_empty(folder_));

@@ -176,7 +176,7 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
   std::error_code error;
   size_ = std::filesystem::file_size(path_, error);
   RT_CHECK_AS(IoError, !error, path_, ": cannot open: ", error.message());
-  stream_.open(path_, std::ios::binary);
+  stream_ = opened(path_);
 }
 
 void InputFile::read(uint64_t offset, void* to, uint64_t bytes) {
