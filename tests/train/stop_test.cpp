@@ -16,15 +16,18 @@ using namespace test;
 
 class StopTest : public JobTest {
  protected:
+  // The signals in these lines of /proc/PID/status, a bit each.
+  static uint64_t signals_of(pid_t pid, const std::set<std::string>& lines) {
+    std::ifstream status(concat("/proc/", pid, "/status"));
+    uint64_t out = 0;
+    for (std::string line; std::getline(status, line);)
+      if (lines.contains(line.substr(0, 7))) out |= std::stoull(line.substr(7), nullptr, 16);
+    return out;
+  }
   // Waits until main() has begun: then the process blocks or handles SIGTERM.
   static void await_main(pid_t pid) {
     EXPECT_TRUE(within(10, [pid] {
-      std::ifstream status(concat("/proc/", pid, "/status"));
-      uint64_t guarded = 0;
-      for (std::string line; std::getline(status, line);)
-        if (line.starts_with("SigBlk:") || line.starts_with("SigCgt:"))
-          guarded |= std::stoull(line.substr(7), nullptr, 16);
-      return (guarded >> (SIGTERM - 1) & 1) != 0 || ended(pid);
+      return (signals_of(pid, {"SigBlk:", "SigCgt:"}) >> (SIGTERM - 1) & 1) != 0 || ended(pid);
     }));
   }
   bool has_checkpoint(const std::string& run) const {
@@ -165,11 +168,12 @@ TEST_F(StopTest, NoRankEndsBeforeRankZeroHasItsFiles) {
 TEST_F(StopTest, ARankThatMissesAnotherSaysThatThereIsNoCheckpoint) {
   const pid_t ranks[] = {start_rank(0, ""), start_rank(1, "")};
   await_epoch("r", ranks[0]);
-  ::kill(ranks[0], SIGSTOP);
+  ::kill(ranks[1], SIGSTOP);
   ::kill(ranks[0], SIGTERM);
+  const auto pending = [&] { return signals_of(ranks[0], {"SigPnd:", "ShdPnd:"}) >> (SIGTERM - 1) & 1; };
+  EXPECT_TRUE(within(10, [&] { return !pending(); }));
   ::kill(ranks[1], SIGKILL);
   EXPECT_EQ(wait(ranks[1]), -SIGKILL);
-  ::kill(ranks[0], SIGCONT);
   EXPECT_EQ(wait(ranks[0]), 75) << log();
   EXPECT_MENTIONS(log(), "stopped by a signal while another rank ended: no checkpoint was written; the same command "
                          "with --resume goes on from the newest one, or else begins: ");

@@ -249,7 +249,7 @@ TEST_F(ViewTest, WhatCannotBeReadIsLeftOut) {
   fs::remove(path + "/metrics.jsonl");
   ASSERT_EQ(::mkfifo((path + "/metrics.jsonl").c_str(), 0600), 0);  // opening it would wait for ever
   fs::create_symlink("/dev/zero", path + "/trace.json.svg");
-  fs::create_symlink(at("runs"), at("runs/loop"));
+  for (int i = 0; i < 150; ++i) fs::create_symlink(at("runs"), at(concat("runs/a", i)));  // followed once
   RunList list({at("runs")});
   EXPECT_EQ(entry(list, path)["state"], Json("failed"));
   EXPECT_TRUE(list.run(path));
@@ -261,13 +261,6 @@ TEST_F(ViewTest, WhatCannotBeReadIsLeftOut) {
   EXPECT_FALSE(list.snapshot(at("runs/good"), "test"));
   EXPECT_EQ(part(list, at("runs/good"), 0)["lines"].size(), 0u);
   while (list.run(at("runs/good"))) parse_json(list.runs());  // looked at anew after a while
-}
-
-TEST_F(ViewTest, LinksBetweenFoldersAreFollowedOnce) {
-  const std::string path = written("a/deep/r", "");
-  for (int i = 0; i < 150; ++i) fs::create_symlink(".", at(concat("runs/0", i)));
-  fs::create_symlink("../../a", at("runs/a/deep/back"));
-  EXPECT_TRUE(RunList({at("runs")}).run(path));
 }
 
 TEST_F(ViewTest, ForeignSnapshotsAreRefused) {
