@@ -6,19 +6,22 @@
 
 namespace ringtape {
 
-static_assert(std::atomic<Arithmetic>::is_always_lock_free);
+struct alignas(sizeof(Arithmetic)) Word {  // so aligned, clang needs no library for it
+  Arithmetic value;
+};
+static_assert(std::atomic<Word>::is_always_lock_free);
 
-static std::atomic<Arithmetic>& in_force() {
-  static std::atomic<Arithmetic> value = [] {
+static std::atomic<Word>& in_force() {
+  static std::atomic<Word> word = [] {
     Arithmetic out;
     out.exact_convolutions = env::exact_conv();
     if (env::fused_conv() >= 0) out.fused_convolutions = env::fused_conv() != 0;
-    return out;
+    return Word{out};
   }();
-  return value;
+  return word;
 }
 
-Arithmetic arithmetic() { return in_force().load(std::memory_order_relaxed); }
-void set_arithmetic(const Arithmetic& value) { in_force().store(value, std::memory_order_relaxed); }
+Arithmetic arithmetic() { return in_force().load(std::memory_order_relaxed).value; }
+void set_arithmetic(const Arithmetic& value) { in_force().store({value}, std::memory_order_relaxed); }
 
 }  // namespace ringtape
