@@ -3,8 +3,8 @@
 # list is a link error which names what it defines.
 set(sources
     core/*.cpp
-    kernels/bf16_unit.cpp kernels/cpu_isa.cpp kernels/cpu/binary.cpp kernels/cpu/combine.cpp kernels/cpu/copy.cpp
-    kernels/cpu/elementwise.cpp kernels/cpu/fill.cpp
+    kernels/arithmetic.cpp kernels/bf16_unit.cpp kernels/cpu_isa.cpp kernels/cpu/binary.cpp kernels/cpu/combine.cpp
+    kernels/cpu/copy.cpp kernels/cpu/elementwise.cpp kernels/cpu/fill.cpp
     autograd/autocast.cpp autograd/create.cpp autograd/nan.cpp autograd/op.cpp autograd/tape.cpp autograd/trace.cpp
     autograd/ops/cast.cpp autograd/ops/permute.cpp autograd/ops/reshape.cpp autograd/ops/slice.cpp
     comm/base/*.cpp comm/health/*.cpp comm/store/*.cpp comm/transport/*.cpp comm/algorithm/*.cpp comm/job/*.cpp
