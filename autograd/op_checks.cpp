@@ -184,7 +184,7 @@ std::string written(const Op& op, Device device) {
   });
 }
 
-std::string inputs(const Op& op, Device device) {
+std::string inputs_kept(const Op& op, Device device) {
   return each_sample(op, DType::f32, device, [&](const Sample& sample, const Tensors& given) -> std::string {
     const Tensors before = draw(sample, DType::f32, 1, op.kinks);
     run(op, sample, given);
@@ -307,7 +307,7 @@ constexpr OpCheck kChecks[] = {{"gradients", gradients},
                                {"dtypes", dtypes},
                                {"instruction_sets", instruction_sets},
                                {"written", written},
-                               {"inputs", inputs},
+                               {"inputs", inputs_kept},
                                {"refusals", refusals},
                                {"layouts", layouts},  // from here on for GPUs, too
                                {"repeats", repeats},

@@ -51,4 +51,9 @@ std::string printable(std::string_view text, std::string_view line_end) {
   return out;
 }
 
+std::string printable_name(std::string_view name) {
+  constexpr size_t kMost = 100;
+  return printable(name.substr(0, kMost)) + (name.size() > kMost ? "..." : "");
+}
+
 }  // namespace ringtape

@@ -11,17 +11,17 @@ std::vector<std::string> words_of(const std::string& flag, const std::string& li
 std::vector<int64_t> numbers_of(const std::string& flag, const std::string& list, int64_t high);
 
 // A training of a comparison; a separate process runs it once per seed.
-struct Training {
+struct Contender {
   std::string name;  // "ddp-2"
   Use use;           // `train` or `pretrain`
   Invocation flags;  // its flags
 };
 
-TrainOptions options_of(const Training& training);  // the options of a new run; throws UsageError
+TrainOptions options_of(const Contender& training);  // the options of a new run; throws UsageError
 
 // What to run, and where to write the results.
 struct Comparison {
-  std::vector<Training> trainings;
+  std::vector<Contender> trainings;
   std::vector<std::string> strategies, seeds;
   std::string out;  // folder
   bool overwrite = false, json = false;

@@ -57,7 +57,7 @@ std::vector<int64_t> devices_of(const Invocation& invocation, const TrainOptions
 }
 
 // Throws UsageError for what the training would refuse, before the first one runs.
-void check(const Training& training, int ranks) {
+void check(const Contender& training, int ranks) {
   TrainOptions options = options_of(training);
   options.execution.device = "cpu";
   (void)resolve(std::move(options), ranks);
@@ -73,7 +73,7 @@ void add_row(Comparison& c, std::vector<MemoryRow>& rows, const std::string& str
                   .devices = devices,
                   .formula = model_state_bytes(parameters.size, options.step, parallel, ranks),
                   .buckets = bucket_bytes(parameters.places, options.step, parallel, ranks)});
-  Training& t = c.trainings.emplace_back(Training{concat(strategy, "-", devices), Use::train, common});
+  Contender& t = c.trainings.emplace_back(Contender{concat(strategy, "-", devices), Use::train, common});
   shorten(t.flags, options, ranks);
   t.flags.flags.emplace_back("strategy", strategy), t.flags.flags.emplace_back("devices", std::to_string(devices));
   check(t, ranks);

@@ -117,8 +117,8 @@ int64_t devices_of(const Invocation& invocation) {
   return out.parallel.devices;
 }
 
-Training training_of(const ComparedMethod& row, const Invocation& common) {
-  Training out{row.name(), Use::pretrain, own_flags(common, row.method)};
+Contender training_of(const ComparedMethod& row, const Invocation& common) {
+  Contender out{row.name(), Use::pretrain, own_flags(common, row.method)};
   const auto word = [](bool on) { return on ? "true" : "false"; };
   auto& flags = out.flags.flags;
   flags.emplace_back("method", row.method);

@@ -23,7 +23,7 @@ struct Run {
   std::vector<std::string> command;
 };
 
-Run run_of(const Comparison& c, const Training& training, const std::string& seed) {
+Run run_of(const Comparison& c, const Contender& training, const std::string& seed) {
   Run r;
   r.name = concat(training.name, "-seed-", seed);
   r.path = concat(c.out, "/", r.name);
@@ -38,7 +38,7 @@ Run run_of(const Comparison& c, const Training& training, const std::string& see
 
 // The options that the flags ask for, given those of the existing run. A preset also sets all options that it does not
 // name to their defaults.
-TrainOptions wanted_options(const Training& training, const Given& config, const TrainOptions& there) {
+TrainOptions wanted_options(const Contender& training, const Given& config, const TrainOptions& there) {
   TrainOptions out;
   if (training.use == Use::pretrain)
     out = options_of(training);
@@ -51,7 +51,7 @@ TrainOptions wanted_options(const Training& training, const Given& config, const
 
 // The results of the run; nothing if it must be started or resumed. Throws UsageError if the existing run has other
 // settings.
-std::optional<FinishedRun> finished(const Comparison& c, const Training& training, const Run& r,
+std::optional<FinishedRun> finished(const Comparison& c, const Contender& training, const Run& r,
                                     const std::string& seed) {
   if (c.overwrite || !is_there(r.path + "/config.toml")) return {};
   TrainOptions there;
@@ -101,7 +101,7 @@ int run_one(const Comparison& c, const Run& r) {
 
 }  // namespace
 
-TrainOptions options_of(const Training& training) {
+TrainOptions options_of(const Contender& training) {
   TrainOptions out;
   std::vector<Given> recipe;
   if (training.use == Use::pretrain) recipe.push_back(recipe_of(training.flags));
@@ -154,7 +154,7 @@ void write_findings(const Comparison& c, const Findings& f, Json rows) {
                 drawn ? concat(", compare.json, compare.svg and ", kReport) : " and compare.json"));
   if (!drawn) return;
   std::vector<std::string> runs;
-  for (const Training& training : c.trainings)
+  for (const Contender& training : c.trainings)
     for (const std::string& seed : c.seeds) runs.push_back(run_of(c, training, seed).path);
   write_report(concat(c.out, "/", kReport), runs);
 }

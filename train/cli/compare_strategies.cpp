@@ -40,7 +40,7 @@ int compare_strategies(const Invocation& invocation) {
   for (const std::string& strategy : c.strategies) {
     const int64_t devices = find_strategy(strategy).one_device() ? 1 : options.parallel.devices;
     all.push_back({strategy, devices, {}});
-    Training& t = c.trainings.emplace_back(Training{concat(strategy, "-", devices), Use::train, common});
+    Contender& t = c.trainings.emplace_back(Contender{concat(strategy, "-", devices), Use::train, common});
     t.flags.flags.emplace_back("strategy", strategy), t.flags.flags.emplace_back("devices", std::to_string(devices));
   }
   TrainedRuns trained = train_all(c);

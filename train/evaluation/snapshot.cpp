@@ -20,7 +20,7 @@ constexpr std::string_view kEpoch = "epoch-";
 constexpr const char *kSuffix = ".safetensors", *kAbout = "ringtape.snapshot";
 constexpr int64_t kLargest = 1 << 25;                     // bytes of a file
 constexpr int64_t kMostImages = 2000, kMostRows = 10000;  // that a file may hold
-constexpr int64_t kMostClasses = 40, kMostMistakes = 50;  // above: no matrix on the page; of its list
+constexpr int64_t kMostConfusionRows = 40, kMostMistakes = 50;  // above: no matrix on the page; of its list
 
 using Parts = std::vector<std::pair<const char*, Tensor Snapshot::*>>;
 const Parts kParts = {{"images", &Snapshot::images},         {"labels", &Snapshot::labels},
@@ -118,9 +118,9 @@ class SnapshotReader {
     for (int64_t i = 0; i < c; ++i) {
       for (int64_t j = 0; j < c; ++j)
         if (i != j && n[i * c + j] > 0) mistakes.push_back({i, j, n[i * c + j]});
-      if (c <= kMostClasses) rows.push_back(std::vector<int64_t>(n + i * c, n + (i + 1) * c));
+      if (c <= kMostConfusionRows) rows.push_back(std::vector<int64_t>(n + i * c, n + (i + 1) * c));
     }
-    if (c <= kMostClasses) out["confusion"] = rows;
+    if (c <= kMostConfusionRows) out["confusion"] = rows;
     std::stable_sort(mistakes.begin(), mistakes.end(),
                      [](const Mistake& a, const Mistake& b) { return a.images > b.images; });
     if (mistakes.size() > size_t(kMostMistakes)) mistakes.resize(size_t(kMostMistakes));

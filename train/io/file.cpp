@@ -22,7 +22,7 @@ namespace ringtape {
 
 namespace fs = std::filesystem;
 
-static constexpr std::string_view kMark = ".ringtape-", kEnd = ".tmp";
+static constexpr std::string_view kMark = ".ringtape-", kSuffix = ".tmp";
 static constexpr size_t kRandom = 6;
 
 std::string temporary_name(const std::string& path) {
@@ -30,12 +30,12 @@ std::string temporary_name(const std::string& path) {
   std::random_device device;
   std::string out = path + std::string(kMark);
   for (size_t i = 0; i < kRandom; ++i) out += letters[device() % letters.size()];
-  return out + std::string(kEnd);
+  return out + std::string(kSuffix);
 }
 
 bool is_temporary_name(std::string_view name) {
-  const size_t length = kMark.size() + kRandom + kEnd.size();
-  if (name.size() <= length || !name.ends_with(kEnd)) return false;
+  const size_t length = kMark.size() + kRandom + kSuffix.size();
+  if (name.size() <= length || !name.ends_with(kSuffix)) return false;
   const std::string_view mark = name.substr(name.size() - length);
   const auto random = mark.substr(kMark.size(), kRandom);
   return mark.starts_with(kMark) &&

@@ -24,7 +24,7 @@ struct Mapped {
 std::array<Mapped, 64> mapped;
 struct sigaction before;
 
-uintptr_t page() {
+uintptr_t page_bytes() {
   static const auto bytes = uintptr_t(::sysconf(_SC_PAGESIZE));
   return bytes;
 }
@@ -35,7 +35,7 @@ extern "C" void on_bus_error(int, siginfo_t* info, void*) {
     const uintptr_t begin = file.begin, end = file.end;
     if (begin == 0 || at < begin || at >= end) continue;
     file.failed = true;
-    void* const from = reinterpret_cast<void*>(at / page() * page());  // all behind it: few such faults
+    void* const from = reinterpret_cast<void*>(at / page_bytes() * page_bytes());  // all behind it: few such faults
     const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
     const int error = errno;
     if (::mmap(from, end - uintptr_t(from), PROT_READ | PROT_WRITE, how, -1, 0) != MAP_FAILED) {
@@ -49,7 +49,7 @@ extern "C" void on_bus_error(int, siginfo_t* info, void*) {
 
 size_t take_place(uint8_t* data, size_t bytes) {
   static const bool handles = [] {
-    (void)page();
+    (void)page_bytes();
     struct sigaction action {};
     action.sa_sigaction = on_bus_error;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -92,7 +92,7 @@ void MappedFile::check() const {
 }
 
 void MappedFile::replace(size_t offset, const void* bytes, size_t size) {
-  const uintptr_t begin = uintptr_t(data_ + offset) / page() * page(), end = uintptr_t(data_ + offset + size);
+  const uintptr_t begin = uintptr_t(data_ + offset) / page_bytes() * page_bytes(), end = uintptr_t(data_ + offset + size);
   if (::mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ | PROT_WRITE) != 0)
     detail::fail<IoError>({path_, ": cannot change its memory: ", std::generic_category().message(errno)});
   std::memcpy(data_ + offset, bytes, size);

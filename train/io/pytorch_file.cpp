@@ -54,7 +54,7 @@ class ZipSource : public PyTorchFile::Source {
   }
   void check(const PickledStorage& storage) override {
     const ZipEntry* const entry = zip_.find(prefix_ + "data/" + storage.key);
-    const auto name = [&] { return printable(storage.key.substr(0, 100)); };
+    const auto name = [&] { return printable_name(storage.key); };
     RT_CHECK_AS(FormatError, entry && entry->stored, path_, ": damaged: it has no uncompressed data/", name());
     RT_CHECK_AS(FormatError, entry->size / element_bytes(storage, path_) >= storage.count, path_, ": damaged: data/",
                 name(), " has ", entry->size, " bytes, which is not what its ", storage.count, " numbers need");
@@ -98,13 +98,13 @@ class LegacySource : public PyTorchFile::Source {
       const std::string& key = keys[id].text;
       const auto storage = storages.find(key);
       RT_CHECK_AS(FormatError, storage != storages.end() && file_.size() - at_ >= 8, path_,
-                  ": damaged: it has no storage ", printable(key.substr(0, 100)));
+                  ": damaged: it has no storage ", printable_name(key));
       uint64_t count = 0;
       file_.read(at_, &count, sizeof count);
       at_ += sizeof count;
       const uint64_t element = element_bytes(storage->second, path_);
       RT_CHECK_AS(FormatError, count == storage->second.count && count <= (file_.size() - at_) / element, path_,
-                  ": truncated: storage ", printable(key.substr(0, 100)), " has fewer than ", storage->second.count,
+                  ": truncated: storage ", printable_name(key), " has fewer than ", storage->second.count,
                   " numbers");
       places_[key] = {at_, count * element};
       at_ += count * element;
@@ -115,7 +115,7 @@ class LegacySource : public PyTorchFile::Source {
     const auto place = places_.find(storage.key);
     RT_CHECK_AS(FormatError,
                 place != places_.end() && storage.count <= place->second.bytes / element_bytes(storage, path_), path_,
-                ": damaged: it has no storage ", printable(storage.key.substr(0, 100)), " of ", storage.count,
+                ": damaged: it has no storage ", printable_name(storage.key), " of ", storage.count,
                 " numbers");
   }
   void read(const PickledStorage& storage, uint64_t begin, void* to, uint64_t bytes) override {

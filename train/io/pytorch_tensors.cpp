@@ -22,7 +22,6 @@ std::optional<DType> dtype_of_storage(std::string_view type) {
   return {};
 }
 
-std::string shown_name(const std::string& text) { return printable(text.substr(0, 100)); }
 
 // Where programs keep the weights in the dict that they save, the likeliest first.
 constexpr const char* kMembers[] = {"state_dict", "model_state_dict", "model",   "model_state",
@@ -120,9 +119,9 @@ class StateDict {
     std::string& problem = out.entry.problem;
     const auto [function, arguments] = innermost(id);
     if (function == "torch._utils._rebuild_tensor_v3" && arguments.size() >= 7)
-      problem = concat("is of ", shown_name(pickle_[arguments[6]].text));
+      problem = concat("is of ", printable_name(pickle_[arguments[6]].text));
     else if (function != "torch._utils._rebuild_tensor_v2" && function != "torch._utils._rebuild_tensor")
-      problem = concat("is none of plain numbers (", shown_name(std::string(function)), ")");
+      problem = concat("is none of plain numbers (", printable_name(function), ")");
     if (!problem.empty()) return out;
     check(arguments.size() >= 4, "has a tensor without a storage, an offset, a shape and strides");
     out.storage = storage(arguments[0]), out.offset = whole(arguments[1]);
@@ -133,7 +132,7 @@ class StateDict {
     if (arguments.size() > 6 && !members(arguments[6]).empty())
       problem = "is stored negated or conjugated; save x.resolve_neg() or x.resolve_conj()";
     else if (!dtype)
-      problem = concat("is of ", shown_name(out.storage.type),
+      problem = concat("is of ", printable_name(out.storage.type),
                        "; known are torch.FloatStorage, DoubleStorage, HalfStorage, BFloat16Storage, LongStorage, "
                        "IntStorage, ByteStorage, BoolStorage");
     else if (sizes.size() > size_t(kMaxRank))
@@ -208,7 +207,7 @@ class StateDict {
         if (key == name && depth < kDeepest)
           if (const std::optional<Id> found = find_state(member, depth + 1)) {
             for (const auto& [other, id_of_other] : all)
-              if (other != key && is_state(id_of_other)) beside.push_back(shown_name(std::string(other)));
+              if (other != key && is_state(id_of_other)) beside.push_back(printable_name(other));
             return found;
           }
     if (is_state(id)) return id;
@@ -223,7 +222,7 @@ class StateDict {
   static std::string names_of(const Members& members) {
     std::string out;
     for (const auto& [key, id] : members)
-      if (out.size() < 200) out += concat(out.empty() ? "'" : ", '", shown_name(std::string(key)), "'");
+      if (out.size() < 200) out += concat(out.empty() ? "'" : ", '", printable_name(key), "'");
     return out;
   }
 
@@ -276,7 +275,7 @@ size_t element_bytes(const PickledStorage& storage, const std::string& path) {
                                                         {"ComplexDoubleStorage", 16}};
   for (const auto& [name, bytes] : kOthers)
     if (storage.type.ends_with(concat(".", name))) return bytes;
-  detail::fail<FormatError>({path, ": has numbers of an unknown type, ", shown_name(storage.type)});
+  detail::fail<FormatError>({path, ": has numbers of an unknown type, ", printable_name(storage.type)});
 }
 
 std::map<std::string, PickledStorage> storages_of(const Pickle& pickle, const std::string& path) {

@@ -15,7 +15,7 @@
 namespace ringtape {
 namespace {
 
-constexpr const char* kChecksum = "ringtape.crc32";
+constexpr const char* kMetadataChecksum = "ringtape.crc32";
 
 // Of `bytes` bytes: those of another number are not what it was made for.
 std::string checksum_text(const Crc32& crc, uint64_t bytes) { return concat(crc.str(), " of ", bytes, " bytes"); }
@@ -125,7 +125,7 @@ void write_safetensors(const std::string& path, std::vector<FileTensor> tensors,
   std::set<std::string> names = {"__metadata__"};
   for (const FileTensor& t : tensors)
     RT_CHECK_AS(UsageError, names.insert(t.name).second, path, ": two tensors named '", t.name, "'");
-  if (!metadata.empty()) metadata[kChecksum] = checksum_of(tensors);
+  if (!metadata.empty()) metadata[kMetadataChecksum] = checksum_of(tensors);
   const std::string header = header_text(tensors, metadata);
   const uint64_t header_bytes = header.size();
   AtomicFile file(path);
@@ -178,7 +178,7 @@ void read_safetensors(const std::string& path, const std::function<void(const Sa
   if (!wanted) std::ranges::for_each(header.tensors, check);
   begin(header);
   const uint64_t bytes = header.tensors.empty() ? 0 : header.tensors.back().end;
-  const auto given = header.metadata.find(kChecksum);
+  const auto given = header.metadata.find(kMetadataChecksum);
   const std::string checksum = given != header.metadata.end() && is_for(given->second, bytes) ? given->second : "";
   Crc32 crc;
   for (const TensorEntry& entry : header.tensors) {
@@ -203,7 +203,7 @@ void read_safetensors(const std::string& path, const std::function<void(const Sa
   }
   RT_CHECK_AS(FormatError, checksum.empty() || checksum == checksum_text(crc, bytes), path,
               ": damaged: its numbers do not match the checksum in its metadata (a program that changes them must "
-              "leave out ", kChecksum, ")");
+              "leave out ", kMetadataChecksum, ")");
 }
 
 Safetensors read_safetensors(const std::string& path) {

@@ -14,12 +14,6 @@
 namespace ringtape {
 namespace {
 
-constexpr size_t kShownBytes = 100;  // maximum bytes of a name or value in a message
-
-std::string shown(const std::string& text) {
-  return printable(text.size() > kShownBytes ? text.substr(0, kShownBytes) + "..." : text);
-}
-
 // Types of the format that tensors here do not have, with their bits.
 constexpr std::pair<const char*, uint64_t> kOtherTypes[] = {
     {"I8", 8},          {"U16", 16},        {"I16", 16},         {"U32", 32},         {"U64", 64},
@@ -45,7 +39,7 @@ class HeaderReader : public JsonEvents {
   bool number_float(double, const std::string& text) override { return scalar(text); }
   bool number_unsigned(uint64_t value) override {
     if (!in_list_) return scalar(std::to_string(value));
-    RT_CHECK_AS(FormatError, numbers_.size() < size_t(kMaxRank), path_, ": tensor '", shown(entry_.name),
+    RT_CHECK_AS(FormatError, numbers_.size() < size_t(kMaxRank), path_, ": tensor '", printable_name(entry_.name),
                 "' has more numbers in its ", key_, " than it could have axes; at most ", kMaxRank, " are supported");
     numbers_.push_back(value);
     return true;
@@ -57,7 +51,7 @@ class HeaderReader : public JsonEvents {
     } else if (depth_ == 2 && key_ == "dtype") {
       take_dtype(value);
     } else {
-      scalar(Json(value.substr(0, kShownBytes)).text());
+      scalar(Json(value.substr(0, 100)).text());
     }
     return true;
   }
@@ -75,18 +69,18 @@ class HeaderReader : public JsonEvents {
   bool key(std::string& value) override {
     if (depth_ == 1) {
       in_metadata_ = value == "__metadata__";
-      RT_CHECK_AS(FormatError, !in_metadata_ || !has_metadata_, path_, ": the header has '", shown(value), "' twice");
+      RT_CHECK_AS(FormatError, !in_metadata_ || !has_metadata_, path_, ": the header has '", printable_name(value), "' twice");
       has_metadata_ = has_metadata_ || in_metadata_;
     } else if (depth_ == 2 && in_metadata_) {
       count_metadata(value);
-      RT_CHECK_AS(FormatError, out_.metadata.emplace(value, "").second, path_, ": the header has '", shown(value),
+      RT_CHECK_AS(FormatError, out_.metadata.emplace(value, "").second, path_, ": the header has '", printable_name(value),
                   "' twice");
     } else if (depth_ == 2) {
       bool* const had = value == "dtype"          ? &has_dtype_
                         : value == "shape"        ? &has_shape_
                         : value == "data_offsets" ? &has_offsets_
                                                   : nullptr;
-      RT_CHECK_AS(FormatError, !had || !*had, path_, ": the header has '", shown(value), "' twice");
+      RT_CHECK_AS(FormatError, !had || !*had, path_, ": the header has '", printable_name(value), "' twice");
       if (had) *had = true;
     }
     if (depth_ <= 2) key_ = std::move(value);
@@ -107,7 +101,7 @@ class HeaderReader : public JsonEvents {
     if (key_ == "shape") {
       sizes_ = numbers_;
     } else {
-      RT_CHECK_AS(FormatError, numbers_.size() == 2, path_, ": tensor '", shown(entry_.name),
+      RT_CHECK_AS(FormatError, numbers_.size() == 2, path_, ": tensor '", printable_name(entry_.name),
                   "': data_offsets must be two numbers");
       entry_.begin = numbers_[0], entry_.end = numbers_[1];
     }
@@ -122,15 +116,15 @@ class HeaderReader : public JsonEvents {
 
   // A value of an unexpected type, which throws, or one that is ignored.
   bool scalar(const std::string& text) {
-    RT_CHECK_AS(FormatError, !in_list_, path_, ": tensor '", shown(entry_.name), "': ", key_,
-                " must be a list of whole numbers, got ", shown(text), " in it");
+    RT_CHECK_AS(FormatError, !in_list_, path_, ": tensor '", printable_name(entry_.name), "': ", key_,
+                " must be a list of whole numbers, got ", printable_name(text), " in it");
     RT_CHECK_AS(FormatError, depth_ > 2 || !in_metadata_, path_, ": __metadata__ must map strings to strings");
-    RT_CHECK_AS(FormatError, depth_ != 1, path_, ": tensor '", shown(key_), "' is not described by an object");
+    RT_CHECK_AS(FormatError, depth_ != 1, path_, ": tensor '", printable_name(key_), "' is not described by an object");
     if (depth_ != 2) return true;
-    RT_CHECK_AS(FormatError, key_ != "dtype", path_, ": tensor '", shown(entry_.name), "' has dtype ", shown(text),
+    RT_CHECK_AS(FormatError, key_ != "dtype", path_, ": tensor '", printable_name(entry_.name), "' has dtype ", printable_name(text),
                 "; known are ", known_types());
-    RT_CHECK_AS(FormatError, key_ != "shape" && key_ != "data_offsets", path_, ": tensor '", shown(entry_.name),
-                "': ", key_, " must be a list of whole numbers, got ", shown(text));
+    RT_CHECK_AS(FormatError, key_ != "shape" && key_ != "data_offsets", path_, ": tensor '", printable_name(entry_.name),
+                "': ", key_, " must be a list of whole numbers, got ", printable_name(text));
     return true;
   }
   void take_dtype(const std::string& name) {
@@ -141,8 +135,8 @@ class HeaderReader : public JsonEvents {
       return;
     }
     const auto other = std::ranges::find(kOtherTypes, name, [](const auto& type) { return type.first; });
-    const std::string problem = concat("has dtype \"", shown(name), "\"; known are ", known_types());
-    RT_CHECK_AS(FormatError, other != std::end(kOtherTypes), path_, ": tensor '", shown(entry_.name), "' ", problem);
+    const std::string problem = concat("has dtype \"", printable_name(name), "\"; known are ", known_types());
+    RT_CHECK_AS(FormatError, other != std::end(kOtherTypes), path_, ": tensor '", printable_name(entry_.name), "' ", problem);
     entry_.problem = problem, bits_ = other->second;
   }
   void count_metadata(const std::string& text) {
@@ -152,14 +146,14 @@ class HeaderReader : public JsonEvents {
   }
   void finish_entry() {
     const auto check = [&](bool has, const char* what) {
-      RT_CHECK_AS(FormatError, has, path_, ": tensor '", shown(entry_.name), "' has no ", what);
+      RT_CHECK_AS(FormatError, has, path_, ": tensor '", printable_name(entry_.name), "' has no ", what);
     };
     check(has_dtype_, "dtype"), check(has_shape_, "shape"), check(has_offsets_, "data_offsets");
     const std::optional<uint64_t> elements = declared_elements(sizes_);
     const uint64_t bytes = entry_.end - entry_.begin;
     const bool fits = elements && *elements / 8 * bits_ + *elements % 8 * bits_ / 8 == bytes &&
                       *elements % 8 * bits_ % 8 == 0;
-    RT_CHECK_AS(FormatError, entry_.end < entry_.begin || fits, path_, ": tensor '", shown(entry_.name), "' takes ",
+    RT_CHECK_AS(FormatError, entry_.end < entry_.begin || fits, path_, ": tensor '", printable_name(entry_.name), "' takes ",
                 bytes, " bytes, which is not what its shape and dtype need");
     entry_.shape.assign(sizes_.begin(), sizes_.end());
     RT_CHECK_AS(FormatError, out_.tensors.size() < kMostTensors, path_, ": more than ", kMostTensors, " tensors");
@@ -183,13 +177,13 @@ void check_layout(const std::string& path, std::vector<TensorEntry>& entries, ui
   std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
   const auto twice =
       std::adjacent_find(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
-  if (twice != entries.end()) detail::fail<FormatError>({path, ": the header has '", shown(twice->name), "' twice"});
+  if (twice != entries.end()) detail::fail<FormatError>({path, ": the header has '", printable_name(twice->name), "' twice"});
   std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
   });
   uint64_t at = 0;
   for (const TensorEntry& entry : entries) {
-    RT_CHECK_AS(FormatError, entry.begin == at && entry.end >= entry.begin, path, ": tensor '", shown(entry.name),
+    RT_CHECK_AS(FormatError, entry.begin == at && entry.end >= entry.begin, path, ": tensor '", printable_name(entry.name),
                 "' lies at bytes ", entry.begin, " to ", entry.end, "; expected it to begin at ", at);
     at = entry.end;
   }

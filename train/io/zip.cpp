@@ -13,9 +13,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-// Each record of an archive begins with a signature; the numbers in it are little-endian.
-constexpr uint32_t kLocal = 0x04034b50, kEntry = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50,
-                   kLocator64 = 0x07064b50;
+// Each record of an archive begins with a mark; the numbers in it are little-endian.
+constexpr uint32_t kLocalMark = 0x04034b50, kEntryMark = 0x02014b50, kEndMark = 0x06054b50, kEnd64Mark = 0x06064b50,
+                   kLocator64Mark = 0x07064b50;
 constexpr size_t kLocalBytes = 30, kEntryBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20;
 constexpr uint64_t kIn64 = 0xffffffff;  // the number is in the field of 64-bit numbers
 constexpr uint16_t kNumbers64 = 1, kPadding = 0x4246, kAlignment = 64;
@@ -60,7 +60,7 @@ ZipReader::ZipReader(std::string path) : path_(std::move(path)), file_(path_) {
   const std::string list = file_.read(begin, bytes);
   std::string_view rest = list;
   for (; count > 0; --count) {
-    RT_CHECK_AS(FormatError, rest.size() >= kEntryBytes && number_at<uint32_t>(rest, 0) == kEntry, path_,
+    RT_CHECK_AS(FormatError, rest.size() >= kEntryBytes && number_at<uint32_t>(rest, 0) == kEntryMark, path_,
                 ": damaged: its list of files is cut off");
     const size_t name = number_at<uint16_t>(rest, 28), extra = number_at<uint16_t>(rest, 30),
                  comment = number_at<uint16_t>(rest, 32);
@@ -93,7 +93,7 @@ void ZipReader::find_directory(uint64_t& begin, uint64_t& bytes, uint64_t& count
   const std::string tail = file_.read(file_.size() - last, last);
   size_t at = tail.size() < kEndBytes ? std::string::npos : tail.size() - kEndBytes;
   const auto ends = [&](size_t i) {
-    return number_at<uint32_t>(tail, i) == kEnd && number_at<uint16_t>(tail, i + 20) <= tail.size() - i - kEndBytes;
+    return number_at<uint32_t>(tail, i) == kEndMark && number_at<uint16_t>(tail, i + 20) <= tail.size() - i - kEndBytes;
   };
   while (at != std::string::npos && !ends(at)) at = at > 0 ? at - 1 : std::string::npos;
   RT_CHECK_AS(FormatError, at != std::string::npos, path_,
@@ -102,12 +102,12 @@ void ZipReader::find_directory(uint64_t& begin, uint64_t& bytes, uint64_t& count
   count = number_at<uint16_t>(tail, at + 10), bytes = number_at<uint32_t>(tail, at + 12),
   begin = number_at<uint32_t>(tail, at + 16);
   if (count != 0xffff && bytes != kIn64 && begin != kIn64) return;
-  if (at < kLocatorBytes || number_at<uint32_t>(tail, at - kLocatorBytes) != kLocator64) return;
+  if (at < kLocatorBytes || number_at<uint32_t>(tail, at - kLocatorBytes) != kLocator64Mark) return;
   const auto where = number_at<uint64_t>(tail, at - kLocatorBytes + 8);
   RT_CHECK_AS(FormatError, where <= file_.size() && kEnd64Bytes <= file_.size() - where, path_,
               ": damaged: the end of its list of files is said to be outside of it");
   const std::string end = file_.read(where, kEnd64Bytes);
-  RT_CHECK_AS(FormatError, number_at<uint32_t>(end, 0) == kEnd64, path_, ": damaged: its list of files has no end");
+  RT_CHECK_AS(FormatError, number_at<uint32_t>(end, 0) == kEnd64Mark, path_, ": damaged: its list of files has no end");
   count = number_at<uint64_t>(end, 32), bytes = number_at<uint64_t>(end, 40), begin = number_at<uint64_t>(end, 48);
 }
 
@@ -121,7 +121,7 @@ void ZipReader::read(const ZipEntry& entry, uint64_t offset, void* to, uint64_t 
   RT_CHECK_AS(FormatError, entry.stored, path_, ": '", printable(entry.name),
               "' in it is compressed or encrypted, which PyTorch's files are not");
   const std::string local = file_.read(entry.header, std::min<uint64_t>(kLocalBytes, file_.size() - entry.header));
-  RT_CHECK_AS(FormatError, local.size() == kLocalBytes && number_at<uint32_t>(local, 0) == kLocal, path_,
+  RT_CHECK_AS(FormatError, local.size() == kLocalBytes && number_at<uint32_t>(local, 0) == kLocalMark, path_,
               ": damaged: there is no '", printable(entry.name), "' where its list of files says");
   const uint64_t begin = entry.header + kLocalBytes + number_at<uint16_t>(local, 26) + number_at<uint16_t>(local, 28);
   RT_CHECK_AS(FormatError,
@@ -176,12 +176,12 @@ void ZipWriter::add(const std::string& name, const std::function<void(const Sink
   const auto padding = uint16_t((kAlignment - begin % kAlignment) % kAlignment);
   put(extra, kPadding), put(extra, padding), extra.append(padding, '\0');
   std::string local;
-  put(local, kLocal), local += common, put(local, uint16_t(extra.size())), local += name + extra;
+  put(local, kLocalMark), local += common, put(local, uint16_t(extra.size())), local += name + extra;
 
   std::string numbers;
   if (large)
     put(numbers, kNumbers64), put<uint16_t>(numbers, 24), put(numbers, size), put(numbers, size), put(numbers, at_);
-  put(directory_, kEntry), put<uint16_t>(directory_, 45), directory_ += common;
+  put(directory_, kEntryMark), put<uint16_t>(directory_, 45), directory_ += common;
   put(directory_, uint16_t(numbers.size())), directory_.append(10, '\0');  // no comment, one disk, no attributes
   put(directory_, uint32_t(large ? kIn64 : at_)), directory_ += name + numbers;
   ++count_;
@@ -199,12 +199,12 @@ void ZipWriter::commit() {
   const bool large = begin >= kIn64 || bytes >= kIn64 || count_ >= 0xffff;
   std::string end;
   if (large) {
-    put(end, kEnd64), put<uint64_t>(end, kEnd64Bytes - 12), put<uint16_t>(end, 45), put<uint16_t>(end, 45);
+    put(end, kEnd64Mark), put<uint64_t>(end, kEnd64Bytes - 12), put<uint16_t>(end, 45), put<uint16_t>(end, 45);
     put<uint64_t>(end, 0), put(end, count_), put(end, count_), put(end, bytes), put(end, begin);
-    put(end, kLocator64), put<uint32_t>(end, 0), put(end, begin + bytes), put<uint32_t>(end, 1);
+    put(end, kLocator64Mark), put<uint32_t>(end, 0), put(end, begin + bytes), put<uint32_t>(end, 1);
   }
   const auto short_count = uint16_t(std::min<uint64_t>(count_, 0xffff));
-  put(end, kEnd), put<uint32_t>(end, 0), put(end, short_count), put(end, short_count);
+  put(end, kEndMark), put<uint32_t>(end, 0), put(end, short_count), put(end, short_count);
   put(end, uint32_t(std::min(bytes, kIn64))), put(end, uint32_t(large ? kIn64 : begin)), put<uint16_t>(end, 0);
   write(end);
   file_.commit();

@@ -34,7 +34,7 @@ std::string canonical(std::string name) {
 }
 
 // One place in the file where the network could be.
-struct Place {
+struct NetworkPlace {
   std::string prefix;
   std::map<std::string, std::string> children;  // names of the network's children in the file, if they differ
 };
@@ -64,7 +64,7 @@ class NameFinder {
       any = true, most = score, best = std::move(found);
     }
     if (!has_all(best))
-      for (const Place& place : sequentials())
+      for (const NetworkPlace& place : sequentials())
         if (NamesInFile found = names_at(place); has_all(found)) {
           best = std::move(found);
           break;
@@ -109,7 +109,7 @@ class NameFinder {
   }
 
   // Places where the children are numbered: those numbers that have tensors, in their order.
-  std::vector<Place> sequentials() const {
+  std::vector<NetworkPlace> sequentials() const {
     std::map<std::string, std::set<int>> numbers;  // by prefix
     constexpr int kDeepest = 16;                   // components of a name
     for (const auto& [name, original] : by_canonical_)
@@ -119,9 +119,9 @@ class NameFinder {
           numbers[name.substr(0, at)].insert(std::stoi(part));
     std::set<Rank> ranks;
     for (const auto& [prefix, all] : numbers) ranks.insert(rank_of(prefix));
-    std::vector<Place> out;
+    std::vector<NetworkPlace> out;
     for (const std::string& prefix : in_order(ranks)) {
-      Place place{.prefix = prefix, .children = {}};
+      NetworkPlace place{.prefix = prefix, .children = {}};
       auto child = children_.begin();
       for (const int number : numbers[prefix])
         if (child != children_.end()) place.children[*child++] = std::to_string(number);
@@ -130,7 +130,7 @@ class NameFinder {
     return out;
   }
 
-  NamesInFile names_at(const Place& place) const {
+  NamesInFile names_at(const NetworkPlace& place) const {
     NamesInFile out{.of = {}, .prefix = place.prefix, .unknown = {}, .rest = {}};
     for (const std::string& name : network_) {
       const std::string child = child_of(name);

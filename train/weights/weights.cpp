@@ -36,11 +36,7 @@ void check_finite(const std::string& what, const Tensor& x) {
                 "; its training has diverged, use an earlier checkpoint or train with a lower --lr");
 }
 
-static constexpr size_t kShownNameBytes = 100;  // maximum bytes of a tensor's name in a message
-
 namespace {
-
-std::string shown(const std::string& name) { return printable(name.substr(0, kShownNameBytes)); }
 
 // Of a convolution whose shape is another one.
 std::string hint_for(const Shape& have, const FileTensor& want) {
@@ -54,7 +50,7 @@ std::string hint_for(const Shape& have, const FileTensor& want) {
 void check_fits(const std::string& path, const FileTensor& have, const FileTensor& want, bool convert) {
   const bool same = have.dtype == want.dtype, floats = is_float(have.dtype) && is_float(want.dtype);
   RT_CHECK_AS(FormatError, have.shape == want.shape && (same || (convert && floats)), path, ": tensor '",
-              shown(have.name), "' is ", have.dtype, " ", have.shape, ", the model's is ", want.dtype, " ", want.shape,
+              printable_name(have.name), "' is ", have.dtype, " ", have.shape, ", the model's is ", want.dtype, " ", want.shape,
               have.shape == want.shape ? "" : hint_for(have.shape, want));
 }
 
@@ -62,7 +58,7 @@ void check_fits(const std::string& path, const FileTensor& have, const FileTenso
   detail::fail<FormatError>({path, ": no tensor '", name, "'; was it trained with another --model?"});
 }
 void check_none(const std::string& path, const std::vector<std::string>& unknown) {
-  if (!unknown.empty()) detail::fail<FormatError>({path, ": the model has no tensor '", shown(unknown.front()), "'"});
+  if (!unknown.empty()) detail::fail<FormatError>({path, ": the model has no tensor '", printable_name(unknown.front()), "'"});
 }
 
 // The entries of a file, without their numbers.
@@ -154,7 +150,7 @@ class BackboneLoader {
   // A counter of batches, which PyTorch before 0.4.1 does not have, nor what averages or converts all tensors.
   static bool is_counter(const std::string& name) { return name.ends_with("num_batches_tracked"); }
   void check_readable(const TensorEntry& entry) const {
-    RT_CHECK_AS(FormatError, entry.problem.empty(), path_, ": tensor '", shown(entry.name), "' ", entry.problem);
+    RT_CHECK_AS(FormatError, entry.problem.empty(), path_, ": tensor '", printable_name(entry.name), "' ", entry.problem);
   }
   void add(const TensorEntry& entry, const FileTensor& have, const FileTensor& want) {
     if (is_counter(want.name) && (have.dtype != want.dtype || have.shape != want.shape)) return;
