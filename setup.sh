@@ -42,7 +42,7 @@ build=("${gxx[$codename]}" cmake ninja-build ccache libfmt-dev nlohmann-json3-de
   zlib1g-dev libjpeg-dev libpng-dev libwebp-dev libtiff-dev libssl-dev libcpp-httplib-dev libjs-dygraphs)
 readonly test=(libgtest-dev libgmock-dev libeigen3-dev libdlpack-dev libbenchmark-dev openmpi-bin "${mpi[$codename]}"
   iproute2 curl git python3 strace doxygen)
-readonly check=(clang clang-tidy "${clang_rt[$codename]}" pkg-config lintian)
+readonly check=(clang clang-format clang-tidy "${clang_rt[$codename]}" pkg-config lintian)
 readonly peers=(libdnnl-dev libopenblas-dev)
 older() { [[ $1 != "$2" && $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$1" ]]; } # VERSION OTHER
 if older "${cmake[$codename]}" $cmake_needed; then build=("${build[@]/#cmake/}"); fi # one that is no help
@@ -99,7 +99,7 @@ if ! command -v apt-get >/dev/null; then
   fi
   case "${1:-test}" in
     check)
-      plain+="; clang++ with libFuzzer, clang-tidy" fedora+=" clang clang-tools-extra compiler-rt"
+      plain+="; clang++ with libFuzzer, clang-format, clang-tidy" fedora+=" clang clang-tools-extra compiler-rt"
       arch+=" clang compiler-rt"
       ;;
     bench) plain+="; oneDNN, OpenBLAS" ;;

@@ -21,6 +21,8 @@ std::string run(const std::vector<std::string>& words) {
 }
 
 template <int... n>
-std::string all(const std::vector<std::string>& words) { return (run<n>(words) + ...); }
+std::string all(const std::vector<std::string>& words) {
+  return (run<n>(words) + ...);
+}
 
 std::string unit(const std::vector<std::string>& words) { return all<1, 2, 3, 4>(words); }

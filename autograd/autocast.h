@@ -20,20 +20,40 @@ struct AutocastRule {
   CastPolicy policy;
 };
 inline constexpr AutocastRule kAutocastRules[] = {
-    {"linear", CastPolicy::lower},     {"matmul", CastPolicy::lower},       {"conv2d", CastPolicy::lower},
-    {"einsum", CastPolicy::lower},     {"residual_block", CastPolicy::lower},
+    {"linear", CastPolicy::lower},
+    {"matmul", CastPolicy::lower},
+    {"conv2d", CastPolicy::lower},
+    {"einsum", CastPolicy::lower},
+    {"residual_block", CastPolicy::lower},
 
-    {"exp", CastPolicy::full},         {"expm1", CastPolicy::full},         {"log", CastPolicy::full},
-    {"log2", CastPolicy::full},        {"log1p", CastPolicy::full},         {"rsqrt", CastPolicy::full},
-    {"reciprocal", CastPolicy::full},  {"softplus", CastPolicy::full},      {"pow", CastPolicy::full},
-    {"sum", CastPolicy::full},         {"prod", CastPolicy::full},          {"var", CastPolicy::full},
-    {"norm", CastPolicy::full},        {"logsumexp", CastPolicy::full},     {"softmax", CastPolicy::full},
-    {"log_softmax", CastPolicy::full}, {"l2_normalize", CastPolicy::full},  {"standard_deviation", CastPolicy::full},
-    {"mse_loss", CastPolicy::full},    {"l1_loss", CastPolicy::full},       {"smooth_l1_loss", CastPolicy::full},
-    {"huber_loss", CastPolicy::full},  {"kl_div", CastPolicy::full},        {"cumsum", CastPolicy::full},
+    {"exp", CastPolicy::full},
+    {"expm1", CastPolicy::full},
+    {"log", CastPolicy::full},
+    {"log2", CastPolicy::full},
+    {"log1p", CastPolicy::full},
+    {"rsqrt", CastPolicy::full},
+    {"reciprocal", CastPolicy::full},
+    {"softplus", CastPolicy::full},
+    {"pow", CastPolicy::full},
+    {"sum", CastPolicy::full},
+    {"prod", CastPolicy::full},
+    {"var", CastPolicy::full},
+    {"norm", CastPolicy::full},
+    {"logsumexp", CastPolicy::full},
+    {"softmax", CastPolicy::full},
+    {"log_softmax", CastPolicy::full},
+    {"l2_normalize", CastPolicy::full},
+    {"standard_deviation", CastPolicy::full},
+    {"mse_loss", CastPolicy::full},
+    {"l1_loss", CastPolicy::full},
+    {"smooth_l1_loss", CastPolicy::full},
+    {"huber_loss", CastPolicy::full},
+    {"kl_div", CastPolicy::full},
+    {"cumsum", CastPolicy::full},
     {"binary_cross_entropy_with_logits", CastPolicy::full},
 
-    {"concat", CastPolicy::widest},    {"scatter_add", CastPolicy::widest},
+    {"concat", CastPolicy::widest},
+    {"scatter_add", CastPolicy::widest},
 };
 
 // While it lives, ops on this thread convert their operands, except in backward(). A leaf is converted to 16 bits once,
@@ -74,12 +94,14 @@ extern constinit thread_local Autocast* current_autocast;  // null if nothing is
 // The first line of each op in the table: if (const CastTo to = autocast("linear", x, w)) return linear(to(x), to(w));
 template <class... T>
 CastTo autocast(const char* op, const T&... operands) {
-  if (!current_autocast) [[likely]] return {};
+  if (!current_autocast) [[likely]]
+    return {};
   const Tensor* const all[] = {&operands...};
   return CastTo(op, all);
 }
 inline CastTo autocast(const char* op, const Tensors& operands) {
-  if (!current_autocast) [[likely]] return {};
+  if (!current_autocast) [[likely]]
+    return {};
   std::vector<const Tensor*> all;
   for (const Tensor& x : operands) all.push_back(&x);
   return CastTo(op, all);

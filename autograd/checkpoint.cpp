@@ -104,7 +104,9 @@ void SavedValues::compute() {
   section_(inputs_);
   computing.done = true;
   // If no input needs a gradient, backward does not reach the start of the section.
-  at_end_of_backward([values = weak_from_this()] { if (const auto alive = values.lock()) alive->drop(); });
+  at_end_of_backward([values = weak_from_this()] {
+    if (const auto alive = values.lock()) alive->drop();
+  });
 }
 
 SavedTensor::SavedTensor(const Tensor& x) {

@@ -73,8 +73,8 @@ Tensor linspace(double first, double last, int64_t n, DType dtype, Device device
 Tensor rand(const Shape& shape, double low, double high, DType dtype, Device device) {
   RT_CHECK_AS(DTypeError, is_float(dtype), "rand: needs a floating-point dtype, got ", dtype);
   const double largest = largest_of(dtype);
-  RT_CHECK_AS(UsageError, -largest <= low && low <= high && high <= largest && high - low <= largest,
-              "rand: from ", low, " to ", high, "; expected low <= high, at most ", largest, " (", dtype, ") apart");
+  RT_CHECK_AS(UsageError, -largest <= low && low <= high && high <= largest && high - low <= largest, "rand: from ",
+              low, " to ", high, "; expected low <= high, at most ", largest, " (", dtype, ") apart");
   Tensor x(shape, dtype, device);
   fill_uniform(x, default_generator().reserve(x.size()), low, high);
   return x;

@@ -49,7 +49,8 @@ class Check {
     const Tensor y = f_(inputs_);
     if (!requires_grad(y)) return elements_ == 0 ? "" : "the result depends on no input";
     if (elements_ <= options_.fast_above) slow(y);
-    else for (int d = 0; d < options_.directions; ++d) fast(y, uint64_t(d));
+    else
+      for (int d = 0; d < options_.directions; ++d) fast(y, uint64_t(d));
     return message_;
   }
 

@@ -8,9 +8,9 @@ namespace ringtape {
 
 // PyTorch's defaults.
 struct GradcheckOptions {
-  double eps = 1e-6;          // step of the central difference, times max(1, |x|)
+  double eps = 1e-6;  // step of the central difference, times max(1, |x|)
   double atol = 1e-5, rtol = 1e-3;
-  int64_t fast_above = 64;    // input elements; above it, fast mode
+  int64_t fast_above = 64;  // input elements; above it, fast mode
   int directions = 3;
   uint64_t seed = 0;
 };

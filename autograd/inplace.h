@@ -6,8 +6,8 @@
 namespace ringtape {
 
 const Tensor& fill_(const Tensor& x, double value);
-const Tensor& copy_(const Tensor& x, const Tensor& from);               // `from` broadcasts; converts the dtype
-const Tensor& add_(const Tensor& x, const Tensor& y, double scale = 1); // x += scale y
+const Tensor& copy_(const Tensor& x, const Tensor& from);                // `from` broadcasts; converts the dtype
+const Tensor& add_(const Tensor& x, const Tensor& y, double scale = 1);  // x += scale y
 const Tensor& mul_(const Tensor& x, double factor);
 
 // averages[i] = decay averages[i] + (1 - decay) xs[i], f32 or f64, contiguous; the two have the same shape and dtype.

@@ -303,15 +303,11 @@ std::string repeats(const Op& op, Device device) {
   });
 }
 
-constexpr OpCheck kChecks[] = {{"gradients", gradients},
-                               {"dtypes", dtypes},
-                               {"instruction_sets", instruction_sets},
-                               {"written", written},
-                               {"inputs", inputs_kept},
-                               {"refusals", refusals},
-                               {"layouts", layouts},  // from here on for GPUs, too
-                               {"repeats", repeats},
-                               {"cpu", like_the_cpu}};  // only for GPUs
+constexpr OpCheck kChecks[] = {
+    {"gradients", gradients}, {"dtypes", dtypes},      {"instruction_sets", instruction_sets},
+    {"written", written},     {"inputs", inputs_kept}, {"refusals", refusals},
+    {"layouts", layouts},                              // from here on for GPUs, too
+    {"repeats", repeats},     {"cpu", like_the_cpu}};  // only for GPUs
 
 }  // namespace
 

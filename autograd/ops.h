@@ -218,7 +218,7 @@ struct Sorted {
   Tensor values, indices;  // indices: i64, where the values were
 };
 Sorted sort(const Tensor& x, int axis = -1, bool descending = false);
-Tensor argsort(const Tensor& x, int axis = -1, bool descending = false);  // sort's indices
+Tensor argsort(const Tensor& x, int axis = -1, bool descending = false);      // sort's indices
 Sorted topk(const Tensor& x, int64_t k, int axis = -1, bool largest = true);  // the first k of the sorted axis
 // Sums of each element and those in front of it along the axis; i64 for integers and b8.
 Tensor cumsum(const Tensor& x, int axis);
@@ -241,26 +241,26 @@ Tensor transpose(const Tensor& x, int a = -2, int b = -1);
 // [begin, end), as far as x has it; both may be negative, and the end kToEnd.
 inline constexpr int64_t kToEnd = std::numeric_limits<int64_t>::max();
 Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step = 1);
-Tensor expand(const Tensor& x, const Shape& shape);  // repeats axes of size 1, without a copy; -1 keeps an axis
-Tensor reshape(const Tensor& x, const Shape& shape);  // one axis may be -1; copies if no view is possible
-Tensor flatten(const Tensor& x, int first_axis = 1);  // (N, ...) -> (N, rest)
-Tensor unsqueeze(const Tensor& x, int axis);          // a new axis of size 1 there
-Tensor squeeze(const Tensor& x);                      // without all axes of size 1
-Tensor squeeze(const Tensor& x, int axis);            // without this one, if its size is 1
-Tensor movedim(const Tensor& x, int from, int to);    // one axis to another place, the others as they are
+Tensor expand(const Tensor& x, const Shape& shape);          // repeats axes of size 1, without a copy; -1 keeps an axis
+Tensor reshape(const Tensor& x, const Shape& shape);         // one axis may be -1; copies if no view is possible
+Tensor flatten(const Tensor& x, int first_axis = 1);         // (N, ...) -> (N, rest)
+Tensor unsqueeze(const Tensor& x, int axis);                 // a new axis of size 1 there
+Tensor squeeze(const Tensor& x);                             // without all axes of size 1
+Tensor squeeze(const Tensor& x, int axis);                   // without this one, if its size is 1
+Tensor movedim(const Tensor& x, int from, int to);           // one axis to another place, the others as they are
 Tensors split(const Tensor& x, int64_t size, int axis = 0);  // parts of one size, the last may be smaller
 Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int axis = 0);
 Tensors chunk(const Tensor& x, int64_t count, int axis = 0);  // at most `count` parts of one size, the last smaller
 
-Tensor contiguous(const Tensor& x);                 // x itself if contiguous, else a row-major copy
+Tensor contiguous(const Tensor& x);  // x itself if contiguous, else a row-major copy
 // Contiguous results that never share x's memory, also where nothing moves.
 Tensor concat(const Tensors& parts, int axis = 0);
-Tensor stack(const Tensors& parts, int axis = 0);   // along a new axis
-Tensor repeat(const Tensor& x, const Shape& counts);  // counts[i] times along axis i; new axes in front
-Tensor flip(const Tensor& x, int axis);             // reverses the axis
+Tensor stack(const Tensors& parts, int axis = 0);       // along a new axis
+Tensor repeat(const Tensor& x, const Shape& counts);    // counts[i] times along axis i; new axes in front
+Tensor flip(const Tensor& x, int axis);                 // reverses the axis
 Tensor roll(const Tensor& x, int64_t shift, int axis);  // element i goes to i + shift, modulo the size
-Tensor tril(const Tensor& x, int64_t diagonal = 0);  // matrices (..., M, N) with zeros above that diagonal
-Tensor triu(const Tensor& x, int64_t diagonal = 0);  // or below it
+Tensor tril(const Tensor& x, int64_t diagonal = 0);     // matrices (..., M, N) with zeros above that diagonal
+Tensor triu(const Tensor& x, int64_t diagonal = 0);     // or below it
 
 // With an index, i64 or i32, whose elements are in [0, n): others throw UsageError on a CPU, on CUDA they give NaN and
 // are left out of sums. Sums are made in the order of the index: the same bytes every time.
@@ -277,9 +277,9 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
 Tensor cast(const Tensor& x, DType dtype);
 Tensor to(const Tensor& x, Device device);
 
-#define RT_OPERATOR(sign, name)                                                               \
-  inline Tensor operator sign(const Tensor& a, const Tensor& b) { return name(a, b); }        \
-  inline Tensor operator sign(const Tensor& a, Scalar b) { return name(a, b); }               \
+#define RT_OPERATOR(sign, name)                                                        \
+  inline Tensor operator sign(const Tensor& a, const Tensor& b) { return name(a, b); } \
+  inline Tensor operator sign(const Tensor& a, Scalar b) { return name(a, b); }        \
   inline Tensor operator sign(Scalar a, const Tensor& b) { return name(a, b); }
 RT_OPERATOR(+, add)
 RT_OPERATOR(-, sub)

@@ -13,11 +13,11 @@ namespace ringtape {
 class Scalar {
  public:
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Scalar(T value)
-      : real_(double(value)),
-        whole_(std::is_integral_v<T> ? int64_t(value) : 0),
-        dtype_(std::is_same_v<T, bool> ? DType::b8 : std::is_integral_v<T> ? DType::i64 : DType::f32) {}
+  requires std::is_arithmetic_v<T> Scalar(T value)
+      : real_(double(value)), whole_(std::is_integral_v<T> ? int64_t(value) : 0),
+        dtype_(std::is_same_v<T, bool> ? DType::b8
+               : std::is_integral_v<T> ? DType::i64
+                                       : DType::f32) {}
 
   DType dtype() const { return dtype_; }  // b8, i64 or f32
   double real() const { return real_; }
@@ -30,9 +30,7 @@ class Scalar {
 };
 
 enum class Kind : uint8_t { truth, whole, floating };
-constexpr Kind kind_of(DType d) {
-  return is_float(d) ? Kind::floating : d == DType::b8 ? Kind::truth : Kind::whole;
-}
+constexpr Kind kind_of(DType d) { return is_float(d) ? Kind::floating : d == DType::b8 ? Kind::truth : Kind::whole; }
 
 // The smallest dtype that holds both, or the floating one; f32 for f16 with bf16.
 constexpr DType promote(DType a, DType b) {

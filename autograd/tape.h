@@ -23,11 +23,11 @@ struct Node {
   BackwardFn backward;          // empty for a leaf
 
   // Leaves only.
-  Tensor grad;                                  // the accumulated gradient; undefined if none
-  Tensor grad_slot;                             // memory for `grad` (a view of a flat buffer), or undefined
-  std::function<void()> open_slot;              // defines grad_slot before it is needed; empty: it stays as it is
-  std::function<Tensor(DType)> converted;       // its values in another dtype, or undefined; empty: cast() makes them
-  std::function<void(const Tensor& grad)> hook; // called when backward has added the last contribution to `grad`
+  Tensor grad;                                   // the accumulated gradient; undefined if none
+  Tensor grad_slot;                              // memory for `grad` (a view of a flat buffer), or undefined
+  std::function<void()> open_slot;               // defines grad_slot before it is needed; empty: it stays as it is
+  std::function<Tensor(DType)> converted;        // its values in another dtype, or undefined; empty: cast() makes them
+  std::function<void(const Tensor& grad)> hook;  // called when backward has added the last contribution to `grad`
 
   // Temporary state of a running backward().
   Tensor pending_grad;
@@ -40,9 +40,9 @@ struct Node {
 // A tensor for which backward() computes a gradient.
 Tensor leaf(const Tensor& x);
 
-bool requires_grad(const Tensor& x);            // whether it is in a recorded graph
-Tensor grad(const Tensor& leaf);                // undefined until backward() has reached it
-void zero_grad(const Tensor& leaf);             // drops the gradient; the next backward() writes instead of adding
+bool requires_grad(const Tensor& x);  // whether it is in a recorded graph
+Tensor grad(const Tensor& leaf);      // undefined until backward() has reached it
+void zero_grad(const Tensor& leaf);   // drops the gradient; the next backward() writes instead of adding
 
 // Calls `hook` each time a backward() has completed the gradient of `leaf`, before the rest of the backward pass runs:
 // data-parallel reduction starts there. Replaces an earlier hook; an empty one removes it.

@@ -60,8 +60,7 @@ enum Peer { ours, direct_nhwc, direct_any, winograd };
 const char* const kPeers[] = {"ringtape", "nhwc", "blocked", "Winograd"};
 
 double now() {
-  if (threads() > 1)
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  if (threads() > 1) return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
@@ -89,12 +88,9 @@ double our_seconds(const Layer& l, int64_t batch, Pass pass, DType dtype) {
   const Tensor x = draw({batch, l.size, l.size, l.c}), w = draw({l.k, l.kernel, l.kernel, l.c}),
                y = draw({batch, out, out, l.k});
   return seconds_of([&] {
-    if (pass == forward)
-      conv2d_forward(y, x, w, View{}, window);
-    else if (pass == backward_data)
-      conv2d_backward_data(x, y, w, window);
-    else
-      conv2d_backward_weights(w, y, x, window);
+    if (pass == forward) conv2d_forward(y, x, w, View{}, window);
+    else if (pass == backward_data) conv2d_backward_data(x, y, w, window);
+    else conv2d_backward_weights(w, y, x, window);
   });
 }
 

@@ -30,7 +30,9 @@ int main(int argc, char** argv) {
   const Settings settings = folder        ? Settings(ImageFolderOptions{{.size = 224, .store = "files"}})
                             : dir.empty() ? Settings(ShapesOptions{50'000, 1})
                                           : Settings();
-  const Splits data = find_dataset(folder ? "imagefolder" : dir.empty() ? "shapes" : "cifar10")
+  const Splits data = find_dataset(folder        ? "imagefolder"
+                                   : dir.empty() ? "shapes"
+                                                 : "cifar10")
                           .load({.dir = dir, .settings = settings, .seed = 1});
   const ViewAugmentation view = folder ? ViewAugmentation{.jitter = 0, .gray = 0} : ViewAugmentation{.blur = blur};
   const Loader loader(data.train, all_samples(data.train),

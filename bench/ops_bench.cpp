@@ -152,7 +152,7 @@ void add_benchmark(const std::string& name, const F& run) {
 void add_benchmarks() {
   for (const Op& op : ops())
     for (const Sample& w : op.workloads) {
-      if (on_gpu() && !std::strcmp(op.name, "to")) continue;                                    // the bus, not a kernel
+      if (on_gpu() && !std::strcmp(op.name, "to")) continue;                                  // the bus, not a kernel
       if (settings.dtype != DType::f32 && w.tag.find("f32_") != std::string::npos) continue;  // made for f32
       const std::string name = std::string(op.name) + "/" + w.tag;
       add_benchmark(name + "/forward", [&](benchmark::State& state) { forward(state, op, w); });

@@ -7,7 +7,7 @@ namespace ringtape::comm {
 
 namespace {
 constexpr const Algorithm* kAlgorithms[] = {&direct,   &double_tree, &doubling, &fixed_order, &halving_doubling,
-                                         &pairwise, &ring,        &tree,     &two_level};
+                                            &pairwise, &ring,        &tree,     &two_level};
 }  // namespace
 
 std::span<const Algorithm* const> algorithms() { return kAlgorithms; }

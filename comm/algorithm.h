@@ -18,7 +18,7 @@ using CollectiveFn = void (*)(Transport& transport, const void* x, void* y);
 
 struct Algorithm {
   const char* name;
-  const char* about;                      // one line: steps and bytes
+  const char* about;  // one line: steps and bytes
   CollectiveFn all_reduce = nullptr, reduce_scatter = nullptr, all_gather = nullptr, broadcast = nullptr,
                reduce = nullptr, gather = nullptr, scatter = nullptr, all_to_all = nullptr,
                barrier = nullptr;  // null: not offered

@@ -46,7 +46,7 @@ uint64_t Operation::fingerprint() const {
 std::string Operation::str() const {
   if (kind == Collective::barrier) return concat("barrier #", sequence);
   return concat(kind, " #", sequence, " (", reduces(kind) ? concat(op, ", ") : "", dtype, ", ", with_commas(count),
-               
+
                 count == 1 ? " element" : " elements", cuts ? " at most" : "",
                 has_root(kind) ? concat(", root ", root) : "", ")");
 }

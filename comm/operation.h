@@ -29,7 +29,7 @@ struct Operation {
   Collective kind = Collective::barrier;
   DType dtype = DType::u8;
   ReduceOp op = ReduceOp::sum;
-  int root = 0;            // of broadcast, reduce, gather, scatter
+  int root = 0;  // of broadcast, reduce, gather, scatter
   // elements: of the whole buffer for all_reduce, broadcast and reduce, of one rank's part for the others: of the
   // largest part, if they differ.
   int64_t count = 0;

@@ -12,9 +12,8 @@ namespace ringtape::comm {
 
 struct ProcessGroup::Impl {
   explicit Impl(std::unique_ptr<Transport> t)
-      : transport(std::move(t)),
-        choice(transport->abilities(), transport->size(), transport->context().island,
-               transport->size() > 1 ? env::all_reduce() : ""),
+      : transport(std::move(t)), choice(transport->abilities(), transport->size(), transport->context().island,
+                                        transport->size() > 1 ? env::all_reduce() : ""),
         worker(*transport) {}
 
   Work run(Operation op, const Tensor& x, const Tensor& y, const Cuts& cuts = {});
@@ -237,9 +236,14 @@ Tensor ProcessGroup::allocate_common(const Shape& shape, DType dtype) {
   const size_t bytes = size_t(shape.size()) * size_of(dtype);
   std::shared_ptr<void> memory;
   const Operation op{.kind = Collective::broadcast, .dtype = dtype, .count = shape.size()};
-  impl_->run(op, [](Transport& t, const void*, void* to) {
-    *static_cast<std::shared_ptr<void>*>(to) = t.allocate_common(t.operation().bytes());
-  }, nullptr, &memory).wait();
+  impl_
+      ->run(
+          op,
+          [](Transport& t, const void*, void* to) {
+            *static_cast<std::shared_ptr<void>*>(to) = t.allocate_common(t.operation().bytes());
+          },
+          nullptr, &memory)
+      .wait();
   RT_CHECK_AS(UsageError, memory, transport().name(), ": its ranks have no memory in common; use shm");
   return Tensor(std::make_shared<Storage>(std::move(memory), bytes, transport().device()), shape, dtype);
 }

@@ -18,7 +18,7 @@ namespace ringtape::comm {
 // The rank and size of a group, and what a rank needs to find the others.
 struct Context {
   int rank = 0, size = 1;
-  std::shared_ptr<Store> store;      // only of this group
+  std::shared_ptr<Store> store;  // only of this group
   std::shared_ptr<Failure> failure;
   Seconds timeout{600};  // of one operation
   int island = 1;        // ranks with the same rank / island are close (one machine); it divides size
@@ -39,7 +39,7 @@ inline Transfer recv_from(int peer, void* data, size_t bytes) { return {Transfer
 // A point in the work of a GPU.
 struct StreamPoint {
   virtual ~StreamPoint() = default;
-  virtual void wait() const = 0;    // work that the calling thread gives the device from now on starts after it
+  virtual void wait() const = 0;  // work that the calling thread gives the device from now on starts after it
   virtual bool passed() const = 0;
 };
 
@@ -62,7 +62,7 @@ class Transport {
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  virtual std::string_view name() const = 0;                                  // "shm"
+  virtual std::string_view name() const = 0;  // "shm"
   virtual Abilities abilities() const { return {}; }
   virtual std::unique_ptr<Transport> open(Context context) const = 0;  // another of the same kind, for another group
   int rank() const { return context_.rank; }

@@ -19,8 +19,8 @@ Worker::~Worker() {
     }
   // The other ranks may wait for this rank elsewhere, so it does not delay its exception for long.
   if (leaving && !changed_.wait_for(lock, kGrace, [this] { return !busy_ && queue_.empty(); }))
-    transport_.context().failure->raise(concat(
-        "rank ", transport_.rank(), " failed with an exception, and the other ranks did not finish ", current_));
+    transport_.context().failure->raise(
+        concat("rank ", transport_.rank(), " failed with an exception, and the other ranks did not finish ", current_));
   while (busy_ || !queue_.empty()) {
     if (busy_) changed_.wait(lock);
     else execute_next(lock);

@@ -47,7 +47,7 @@ class Worker {
   std::deque<std::shared_ptr<Work::State>> queue_;
   // Done on the host; a GPU may still use their memory.
   std::deque<std::shared_ptr<Work::State>> in_flight_;
-  bool busy_ = false;     // some thread is executing an operation:
+  bool busy_ = false;  // some thread is executing an operation:
   Operation current_;
   bool stopped_ = false;
   uint64_t started_ = 0;  // the worker's thread executes up to this sequence number

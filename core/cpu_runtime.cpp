@@ -149,12 +149,18 @@ const Runtime runtime{
     .describe = [](int) { return std::string(); },
     .allocate = [](size_t bytes, int index) { return arena(index).allocate(bytes); },
     .deallocate = [](void* data, size_t bytes, int index) noexcept { arena(index).deallocate(data, bytes); },
-    .copy = [](void* to, Device, const void* from, Device, size_t bytes) { if (bytes) std::memcpy(to, from, bytes); },
+    .copy =
+        [](void* to, Device, const void* from, Device, size_t bytes) {
+          if (bytes) std::memcpy(to, from, bytes);
+        },
     .read = nullptr,
     .host_buffer = nullptr,
     .inbox = nullptr,
     .record = nullptr,
-    .zero = [](void* data, size_t bytes, int) { if (bytes) std::memset(data, 0, bytes); },
+    .zero =
+        [](void* data, size_t bytes, int) {
+          if (bytes) std::memset(data, 0, bytes);
+        },
     .synchronize = [](int) {},
     .stats = [](int index) { return arena(index).stats(); },
     .free_bytes = [](int) { return int64_t(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE); },

@@ -29,9 +29,7 @@ Device parse_device(const std::string& text) {
 }
 
 // Null if the type is not built in.
-static const Runtime* table_of(DeviceType type) {
-  return type == DeviceType::cuda ? &cuda::runtime : &cpu::runtime;
-}
+static const Runtime* table_of(DeviceType type) { return type == DeviceType::cuda ? &cuda::runtime : &cpu::runtime; }
 
 const Runtime& runtime(Device device) {
   const Runtime* table = table_of(device.type);

@@ -20,7 +20,7 @@ struct DlpackType {
 };
 inline constexpr uint8_t kDlpackBool = 6;  // kDLBool of later versions of the header
 inline constexpr DlpackType kDlpackTypes[] = {
-    {DType::b8, kDlpackBool, 8}, {DType::u8, kDLUInt, 8},    {DType::i32, kDLInt, 32},   {DType::i64, kDLInt, 64},
+    {DType::b8, kDlpackBool, 8}, {DType::u8, kDLUInt, 8},      {DType::i32, kDLInt, 32},   {DType::i64, kDLInt, 64},
     {DType::f16, kDLFloat, 16},  {DType::bf16, kDLBfloat, 16}, {DType::f32, kDLFloat, 32}, {DType::f64, kDLFloat, 64},
 };
 
@@ -39,7 +39,7 @@ struct DlpackOwner {
     if (!given || !given->deleter) return;
     try {
       if (device.type == DeviceType::cuda) synchronize(device);  // its kernels may still use it
-    } catch (const Error&) {  // the device is lost, and with it the memory
+    } catch (const Error&) {                                     // the device is lost, and with it the memory
     }
     given->deleter(given);
   }

@@ -17,8 +17,8 @@ namespace ringtape {
 
 enum class DType : uint8_t { b8, u8, i32, i64, f16, bf16, f32, f64 };
 
-std::string_view name_of(DType dtype);           // "f32"
-DType parse_dtype(std::string_view name);        // throws UsageError for an unknown name
+std::string_view name_of(DType dtype);     // "f32"
+DType parse_dtype(std::string_view name);  // throws UsageError for an unknown name
 constexpr bool is_float(DType d) { return d >= DType::f16; }
 constexpr size_t size_of(DType d) {
   constexpr size_t sizes[] = {1, 1, 4, 8, 2, 2, 4, 8};
@@ -74,20 +74,47 @@ struct bf16 {
   RT_HD explicit operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 };
 
-template <class T> struct dtype_of;
-template <> struct dtype_of<bool> { static constexpr DType value = DType::b8; };
-template <> struct dtype_of<uint8_t> { static constexpr DType value = DType::u8; };
-template <> struct dtype_of<int32_t> { static constexpr DType value = DType::i32; };
-template <> struct dtype_of<int64_t> { static constexpr DType value = DType::i64; };
-template <> struct dtype_of<f16> { static constexpr DType value = DType::f16; };
-template <> struct dtype_of<bf16> { static constexpr DType value = DType::bf16; };
-template <> struct dtype_of<float> { static constexpr DType value = DType::f32; };
-template <> struct dtype_of<double> { static constexpr DType value = DType::f64; };
+template <class T>
+struct dtype_of;
+template <>
+struct dtype_of<bool> {
+  static constexpr DType value = DType::b8;
+};
+template <>
+struct dtype_of<uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <>
+struct dtype_of<int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct dtype_of<int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct dtype_of<f16> {
+  static constexpr DType value = DType::f16;
+};
+template <>
+struct dtype_of<bf16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct dtype_of<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct dtype_of<double> {
+  static constexpr DType value = DType::f64;
+};
 
-template <class T> inline constexpr bool is_half_v = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
+template <class T>
+inline constexpr bool is_half_v = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
 
 // The type for arithmetic on T: 16-bit floats accumulate in float.
-template <class T> using compute_t = std::conditional_t<is_half_v<T>, float, T>;
+template <class T>
+using compute_t = std::conditional_t<is_half_v<T>, float, T>;
 
 // The unsigned integer of T's size, for elements that are only moved.
 template <class T>

@@ -93,7 +93,7 @@ void Fiber::restart() {
   fake_stack_ = nullptr;
 #if defined(RT_FIBERS_ASSEMBLY)
   void** top = reinterpret_cast<void**>(stack_ + kStackBytes - color_);
-  *--top = nullptr;                           // return address of entry()
+  *--top = nullptr;  // return address of entry()
   *--top = reinterpret_cast<void*>(entry_);
   for (int i = 0; i < 6; ++i) *--top = nullptr;  // the registers
   stack_pointer_ = top;

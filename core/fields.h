@@ -27,17 +27,17 @@ enum class Scope : uint8_t {
 
 // Properties of a field apart from its name and value.
 struct FieldInfo {
-  const char* help = "";            // one line that is clear without context
-  const char* unit = "";            // placeholder for the value in --help: N, X, P, FILE; empty: a switch
-  Bounds range = {};                 // for numbers
+  const char* help = "";  // one line that is clear without context
+  const char* unit = "";  // placeholder for the value in --help: N, X, P, FILE; empty: a switch
+  Bounds range = {};      // for numbers
   std::vector<std::string> (*choices)() = nullptr;  // for texts; null: any
   const char* automatic = nullptr;  // meaning of the default if it stands for "not given" (it may be out of range)
   const char* unset = nullptr;      // the text of the default in files of earlier versions
   Scope scope = Scope::training;
-  bool may_change = false;          // on resume
-  bool evaluates = false;           // `evaluate` accepts it, as it does all of Scope::weights
-  bool selects = false;             // names a component, whose own settings follow
-  bool with_labels = false;         // has no effect where no labels are learnt
+  bool may_change = false;   // on resume
+  bool evaluates = false;    // `evaluate` accepts it, as it does all of Scope::weights
+  bool selects = false;      // names a component, whose own settings follow
+  bool with_labels = false;  // has no effect where no labels are learnt
 };
 
 using FieldRef = std::variant<std::string*, int64_t*, double*, bool*>;

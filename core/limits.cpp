@@ -54,8 +54,8 @@ void raise_stack_limit() {
   rlimit limit = limit_of(RLIMIT_STACK);
   if (limit.rlim_cur >= kEnough) return;
   limit.rlim_cur = std::min(limit.rlim_max, kEnough);
-  RT_CHECK_AS(Error, limit.rlim_cur >= kLeast, "a stack may have ", limit.rlim_cur >> 10, " KiB, ",
-              kLeast >> 10, " are needed; raise the limit (ulimit -s ", kEnough >> 10, ")");
+  RT_CHECK_AS(Error, limit.rlim_cur >= kLeast, "a stack may have ", limit.rlim_cur >> 10, " KiB, ", kLeast >> 10,
+              " are needed; raise the limit (ulimit -s ", kEnough >> 10, ")");
   ::setrlimit(RLIMIT_STACK, &limit);
   pthread_attr_t threads;  // whose size was set from the limit when the process started
   if (::pthread_getattr_default_np(&threads) != 0) return;

@@ -24,8 +24,8 @@ std::string lack_of_descriptors(int64_t more);
 // Whether errno `error` says that there are no descriptors left, so that a retry is useless.
 bool is_lack_of_descriptors(int error);
 
-std::string reason(int error);            // text of errno `error`; for lack of descriptors, with the limit
-std::string process_reason(int error);    // why a process or thread could not be started
+std::string reason(int error);          // text of errno `error`; for lack of descriptors, with the limit
+std::string process_reason(int error);  // why a process or thread could not be started
 
 // start_thread() starts a thread for `what`. Throws Error that names the limit in the way, OutOfMemory if that
 // is the address space.

@@ -7,8 +7,8 @@ namespace ringtape {
 
 inline constexpr int kNoFill = -1, kPoisonByte = 0xff;  // this byte gives NaN in all floating dtypes
 
-int memory_fill();               // default: kNoFill, or kPoisonByte with RINGTAPE_POISON=1
-void set_memory_fill(int byte);  // for later allocations of all threads
+int memory_fill();                           // default: kNoFill, or kPoisonByte with RINGTAPE_POISON=1
+void set_memory_fill(int byte);              // for later allocations of all threads
 void fill_memory(void* data, size_t bytes);  // no-op for kNoFill; of very large memory only the beginning
 
 }  // namespace ringtape

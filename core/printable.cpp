@@ -40,12 +40,9 @@ std::string printable(std::string_view text, std::string_view line_end) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const auto [code, length] = symbol_at(text, at);
-    if (code == '\n')
-      out += line_end;
-    else if (!steers(code))
-      out += text.substr(at, length);
-    else
-      out += length == 1 ? hex("\\x", code, 2) : hex("\\u", code, 4);
+    if (code == '\n') out += line_end;
+    else if (!steers(code)) out += text.substr(at, length);
+    else out += length == 1 ? hex("\\x", code, 2) : hex("\\u", code, 4);
     at += length;
   }
   return out;

@@ -36,16 +36,16 @@ enum class Stream : uint64_t {
   split = 3,      // which samples go to the validation set
   synthetic = 4,  // generated data sets
   test = 5,
-  augment = 6,    // augmentation of training images
-  rows = 7,       // assignment of the rows of a batch to ranks
-  powersgd = 8,   // initial matrices of compressed gradients
-  views = 9,      // random views of images
+  augment = 6,      // augmentation of training images
+  rows = 7,         // assignment of the rows of a batch to ranks
+  powersgd = 8,     // initial matrices of compressed gradients
+  views = 9,        // random views of images
   transforms = 10,  // a program's own transforms of images
-  policy = 11,    // operations on training images
-  erasing = 12,   // erased parts of training images
-  mixing = 13,    // mixtures of the images of a batch
-  shards = 14,    // order of files, and of samples near each other
-  balance = 15,   // draws of samples, each class as often as the others
+  policy = 11,      // operations on training images
+  erasing = 12,     // erased parts of training images
+  mixing = 13,      // mixtures of the images of a batch
+  shards = 14,      // order of files, and of samples near each other
+  balance = 15,     // draws of samples, each class as often as the others
 };
 
 // A position in a stream: element i of a draw comes from block counter + i / 4.

@@ -13,7 +13,7 @@ class Readback {
   explicit Readback(const Tensor& x);  // x must be contiguous; not recorded
 
   bool defined() const { return host_.defined(); }
-  Tensor get();                        // the values, on cpu:0; waits for the copy
+  Tensor get();  // the values, on cpu:0; waits for the copy
 
  private:
   Tensor host_;

@@ -47,25 +47,25 @@ struct RecordedWork {
 // The functions of a device type. One table per type; null where the type is not built in.
 struct Runtime {
   int (*device_count)();
-  std::string (*unavailable_reason)();                   // why there is no device, and what to do; else empty
-  std::string (*describe)(int index);  // "NVIDIA H200, sm_90, 141 GB"; empty if the device has no name
-  void* (*allocate)(size_t bytes, int index);            // 64-byte aligned; throws OutOfMemory
+  std::string (*unavailable_reason)();         // why there is no device, and what to do; else empty
+  std::string (*describe)(int index);          // "NVIDIA H200, sm_90, 141 GB"; empty if the device has no name
+  void* (*allocate)(size_t bytes, int index);  // 64-byte aligned; throws OutOfMemory
   void (*deallocate)(void* data, size_t bytes, int index) noexcept;
   void (*copy)(void* to, Device to_device, const void* from, Device from_device, size_t bytes);
   std::shared_ptr<PendingRead> (*read)(const void* from, size_t bytes,
-                                       int index);  // null on the CPU, where copy() never waits
-  std::shared_ptr<HostBuffer> (*host_buffer)(size_t bytes, int index);              // null on the CPU
-  std::shared_ptr<Inbox> (*inbox)(size_t bytes, int index);  // two buffers of `bytes`; null on the CPU
+                                       int index);                      // null on the CPU, where copy() never waits
+  std::shared_ptr<HostBuffer> (*host_buffer)(size_t bytes, int index);  // null on the CPU
+  std::shared_ptr<Inbox> (*inbox)(size_t bytes, int index);             // two buffers of `bytes`; null on the CPU
   std::shared_ptr<RecordedWork> (*record)(const std::function<void()>& body, int index);  // null on the CPU
   void (*zero)(void* data, size_t bytes, int index);
-  void (*synchronize)(int index);                        // waits for all work of the device
+  void (*synchronize)(int index);  // waits for all work of the device
   MemoryStats (*stats)(int index);
-  int64_t (*free_bytes)(int index);                      // that tensors can still allocate
+  int64_t (*free_bytes)(int index);  // that tensors can still allocate
   void (*reset_peak)(int index);
-  void (*release_cached)(int index);                     // gives unused blocks back to the system
+  void (*release_cached)(int index);  // gives unused blocks back to the system
 };
 
-const Runtime& runtime(Device device);                   // throws DeviceError if there is no such device
+const Runtime& runtime(Device device);  // throws DeviceError if there is no such device
 bool available(Device device);
 inline MemoryStats memory_stats(Device device) { return runtime(device).stats(device.index); }
 inline void synchronize(Device device) { runtime(device).synchronize(device.index); }
@@ -76,6 +76,8 @@ extern const Runtime runtime;
 // Counts memory that tensors on cpu:0 have from elsewhere, such as shared memory; negative: that has been returned.
 void count_memory(int64_t bytes);
 }  // namespace cpu
-namespace cuda { extern const Runtime runtime [[gnu::weak]]; }  // a build without CUDA has none
+namespace cuda {
+extern const Runtime runtime [[gnu::weak]];
+}  // namespace cuda
 
 }  // namespace ringtape

@@ -17,8 +17,7 @@ class Settings {
  public:
   Settings() = default;  // the defaults of any component
   template <class O>
-    requires(!std::same_as<O, Settings>)
-  Settings(O options) : value_(std::move(options)), walk_(walk_as<O>) {}
+  requires(!std::same_as<O, Settings>) Settings(O options) : value_(std::move(options)), walk_(walk_as<O>) {}
 
   void walk(Fields& f) {
     if (walk_) walk_(f, value_);

@@ -12,9 +12,7 @@ namespace ringtape {
 class Storage {
  public:
   Storage(size_t bytes, Device device)
-      : runtime_(&ringtape::runtime(device)),
-        data_(runtime_->allocate(bytes, device.index)),
-        bytes_(bytes),
+      : runtime_(&ringtape::runtime(device)), data_(runtime_->allocate(bytes, device.index)), bytes_(bytes),
         device_(device) {}
   // Memory of another owner, which is kept alive; null: none until provide().
   Storage(std::shared_ptr<void> memory, size_t bytes, Device device)

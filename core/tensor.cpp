@@ -10,8 +10,7 @@ Tensor& Tensor::operator=(const Tensor&) = default;
 Tensor& Tensor::operator=(Tensor&&) noexcept = default;
 Tensor::~Tensor() = default;
 
-Tensor::Tensor(const Shape& shape, DType dtype, Device device)
-    : shape_(shape), dtype_(dtype) {
+Tensor::Tensor(const Shape& shape, DType dtype, Device device) : shape_(shape), dtype_(dtype) {
   int64_t elements = 1;
   for (int64_t d : shape) {
     RT_CHECK_AS(ShapeError, d >= 0, "a tensor of shape ", shape, ": negative size");

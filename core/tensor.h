@@ -52,8 +52,8 @@ class Tensor {
   // A view of the same storage; `offset` in elements from this tensor's first. Not recorded: autograd's reshape,
   // permute and slice use it.
   Tensor window(const Shape& shape, const Shape& strides, int64_t offset = 0) const;
-  Tensor detach() const;                     // the same elements, outside the graph
-  Tensor copy_to(Device device) const;       // a new tensor; needs contiguous(); not recorded
+  Tensor detach() const;                // the same elements, outside the graph
+  Tensor copy_to(Device device) const;  // a new tensor; needs contiguous(); not recorded
 
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   const std::shared_ptr<Node>& node() const { return node_; }

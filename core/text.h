@@ -11,19 +11,25 @@ namespace ringtape {
 inline std::string text(std::string_view s) { return std::string(s); }
 inline std::string text(char c) { return std::string(1, c); }
 std::string with_commas(int64_t n);  // 55,000
-std::string shortest(double x);  // the shortest form that reads back as the same number
+std::string shortest(double x);      // the shortest form that reads back as the same number
 template <std::floating_point T>
-std::string text(T x) { return shortest(double(x)); }
+std::string text(T x) {
+  return shortest(double(x));
+}
 template <std::integral T>
 std::string text(T x) {
   if constexpr (std::same_as<T, bool>) return x ? "true" : "false";
   else return std::to_string(x);
 }
 template <class T>
-  requires requires(const T& x) { { x.str() } -> std::convertible_to<std::string>; }
+requires requires(const T& x) {
+  { x.str() } -> std::convertible_to<std::string>;
+}
 std::string text(const T& x) { return x.str(); }
 template <class T>
-  requires requires(T x) { { name_of(x) } -> std::convertible_to<std::string_view>; }
+requires requires(T x) {
+  { name_of(x) } -> std::convertible_to<std::string_view>;
+}
 std::string text(T x) { return std::string(name_of(x)); }
 
 // A part of a message: a reference to a value, and how it becomes text. So a call costs little code, and what makes the

@@ -6,9 +6,9 @@ namespace ringtape {
 
 // Random augmentation of a training image, in the order: rotation, crop, flip, normalisation, cutout.
 struct Augmentation {
-  int64_t pad = 0;      // rows and columns of zeros on each side, before a random crop of y's size
+  int64_t pad = 0;       // rows and columns of zeros on each side, before a random crop of y's size
   bool reflect = false;  // what is padded mirrors the image about the pixels of its border instead; pad < H and W
-  bool flip = false;    // horizontal flip with probability 1/2
+  bool flip = false;     // horizontal flip with probability 1/2
   bool alternate_flip = false;  // instead: in every other epoch, beginning with the first for a random half of the
                                 // images (Jordan, "94% on CIFAR-10 in 3.29 seconds on a single GPU", 2024)
   double rotation = 0;  // maximum in degrees, up to 180: a random angle to either side about the centre; borders blend
@@ -50,10 +50,10 @@ void dispatch_image(DType dtype, F&& f) {
 
 // The random choices for one image.
 struct CropPlace {
-  int64_t top = 0, left = 0;             // position of y in the image; negative in the padding
+  int64_t top = 0, left = 0;  // position of y in the image; negative in the padding
   bool flip = false;
-  int64_t cosine = 1 << 16, sine = 0;    // of the angle, counter-clockwise, in units of 2^-16
-  int64_t cut_top = 0, cut_left = 0;     // position of the cutout in y
+  int64_t cosine = 1 << 16, sine = 0;  // of the angle, counter-clockwise, in units of 2^-16
+  int64_t cut_top = 0, cut_left = 0;   // position of the cutout in y
 };
 
 // Cosine and sine in units of 2^-16 of x in units of 2^-28, |x| <= pi, by Taylor's series.

@@ -73,8 +73,8 @@ RT_HD inline int64_t whole_power(int64_t a, int64_t b) {
 // y = f(a, b); da = dL/da, db = dL/db. y and the gradients have one floating dtype; operands of another one are
 // converted. Any strides. Inputs broadcast to the output, which has the broadcast shape (da and db too: the caller sums
 // them to the shape of a and b).
-#define X(name, ...)                                                \
-  RT_KERNEL(name##_forward, void(View y, View a, View b));           \
+#define X(name, ...)                                                    \
+  RT_KERNEL(name##_forward, void(View y, View a, View b));              \
   RT_KERNEL(name##_backward_a, void(View da, View a, View b, View dy)); \
   RT_KERNEL(name##_backward_b, void(View db, View a, View b, View dy));
 RT_BINARY_OPS(X)

@@ -34,8 +34,7 @@ RT_KERNEL(soft_cross_entropy_backward, void(View dlogits, View dtargets, View lo
 
 // loss[0, n] = - w[label] log_p[n, label], loss[1, n] = w[label]; labels as above.
 RT_KERNEL(nll_forward, void(View loss, View log_p, View labels, View weights, CrossEntropyRule rule));
-RT_KERNEL(nll_backward,
-          void(View dlog_p, View labels, View weights, View dloss, View total, CrossEntropyRule rule));
+RT_KERNEL(nll_backward, void(View dlog_p, View labels, View weights, View dloss, View total, CrossEntropyRule rule));
 
 // y[0] = sum(loss[0, :]) / y[1], y[1] = sum(loss[1, :]), for loss (2, N) and y (2).
 RT_KERNEL(weighted_mean, void(View y, View loss));

@@ -9,7 +9,7 @@ RT_KERNEL(cumsum_forward, void(View y, View x, bool reverse));
 
 // The type of the sums.
 template <class T>
-using running_t = std::conditional_t<is_half_v<T>, float,
-                                     std::conditional_t<std::is_floating_point_v<T>, double, uint64_t>>;
+using running_t =
+    std::conditional_t<is_half_v<T>, float, std::conditional_t<std::is_floating_point_v<T>, double, uint64_t>>;
 
 }  // namespace ringtape

@@ -41,8 +41,7 @@ RT_HD inline Rectangle draw_erased(const EraseParams& p, int64_t sample, int64_t
   if (!happens(philox(p.seed, p.stream, counter).x[0], p.probability)) return {};
   for (uint64_t attempt = 1; attempt <= 10; ++attempt) {
     const Philox4 r = philox(p.seed, p.stream, counter + attempt);
-    const Sides sides =
-        sides_of(height * width, between(r.x[0], kLow, kHigh), between(r.x[1], -kTallest, kWidest));
+    const Sides sides = sides_of(height * width, between(r.x[0], kLow, kHigh), between(r.x[1], -kTallest, kWidest));
     if (sides.height < height && sides.width < width)
       return {below(r.x[2], height - sides.height + 1), below(r.x[3], width - sides.width + 1), sides.height,
               sides.width};

@@ -10,7 +10,7 @@ namespace ringtape {
 RT_KERNEL(cell_squares, void(View squares, View x, View cells, int64_t first));
 
 struct GradientRule {
-  double max_norm;         // 0: no clipping
+  double max_norm;  // 0: no clipping
   double growth,
       backoff;  // factors of the loss scale: after `interval` consecutive steps without overflow, and on overflow
   int64_t interval;

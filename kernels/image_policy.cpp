@@ -31,8 +31,8 @@ Affine turned_by(double degrees, double height, double width) {
   constexpr double kRadian = 3.14159265358979323846 / 180;
   const double angle = -std::fmod(degrees + 360, 360) * kRadian;
   const auto digits = [](double x) { return std::round(x * 1e15) / 1e15; };  // as PIL, so that right angles are exact
-  double m[6] = {digits(std::cos(angle)), digits(std::sin(angle)), 0, digits(-std::sin(angle)),
-                 digits(std::cos(angle)), 0};
+  double m[6] = {digits(std::cos(angle)),  digits(std::sin(angle)), 0,
+                 digits(-std::sin(angle)), digits(std::cos(angle)), 0};
   m[2] = m[0] * (-width / 2) + m[1] * (-height / 2) + width / 2;
   m[5] = m[3] * (-width / 2) + m[4] * (-height / 2) + height / 2;
   return fixed_affine(m);
@@ -75,8 +75,8 @@ PolicyParams PolicyParams::of_epoch(uint64_t epoch, bool are_gathered) const {
 }
 
 void check_policy(const Shape& image) {
-  RT_CHECK_AS(ShapeError, image.rank() == 3 && image.size() > 0 && image[0] + image[1] <= 16384,
-              "a policy for images ", image, ": expected (H, W, C), none empty and H + W at most 16384");
+  RT_CHECK_AS(ShapeError, image.rank() == 3 && image.size() > 0 && image[0] + image[1] <= 16384, "a policy for images ",
+              image, ": expected (H, W, C), none empty and H + W at most 16384");
   RT_CHECK_AS(ShapeError, image[2] == 1 || image[2] == 3, "a policy for images ", image,
               ": expected 1 or 3 channels; leave --policy out");
 }

@@ -9,8 +9,20 @@ namespace ringtape {
 // Operations on 8-bit images, with the strengths of torchvision's transforms of the same names, and their result on
 // PIL images byte for byte (interpolation nearest, fill 0). A gray image is PIL's mode L.
 enum class PolicyOp : int8_t {
-  identity, shear_x, shear_y, translate_x, translate_y, rotate,                       // positions
-  brightness, color, contrast, sharpness, posterize, solarize, auto_contrast, equalize  // levels
+  identity,
+  shear_x,
+  shear_y,
+  translate_x,
+  translate_y,
+  rotate,  // positions
+  brightness,
+  color,
+  contrast,
+  sharpness,
+  posterize,
+  solarize,
+  auto_contrast,
+  equalize  // levels
 };
 inline constexpr int kPolicyOps = 14, kPolicyBins = 31;  // strengths of each
 

@@ -7,7 +7,8 @@
 
 namespace ringtape {
 
-template <class Sig> class Kernel;
+template <class Sig>
+class Kernel;
 
 // How many kernels this thread has called: what a Kernel gets is in use until this changes.
 inline constinit thread_local uint64_t kernel_calls = 0;
@@ -32,9 +33,8 @@ class Kernel<void(Args...)> {
     (same_device(first, rest), ...);
     const Fn fn = first.device.type == DeviceType::cpu ? cpu_[int(cpu_isa())] : cuda_;
     RT_CHECK_AS(DeviceError, fn, name_, " has no kernel for ", first.device,
-                first.device.type == DeviceType::cpu
-                    ? " (kernels/cpu does not define it)"
-                    : " (built without CUDA: reconfigure with -DRINGTAPE_CUDA=ON)");
+                first.device.type == DeviceType::cpu ? " (kernels/cpu does not define it)"
+                                                     : " (built without CUDA: reconfigure with -DRINGTAPE_CUDA=ON)");
     fn(first, rest...);
     ++kernel_calls;
   }
@@ -57,11 +57,19 @@ class Kernel<void(Args...)> {
 #else
 #define RT_CPU_SLOT [[gnu::weak]]
 #endif
-#define RT_KERNEL_SLOTS(name, ...)                                                \
-  namespace cpu::portable { RT_CPU_SLOT std::type_identity_t<__VA_ARGS__> name; } \
-  namespace cpu::avx2 { RT_CPU_SLOT std::type_identity_t<__VA_ARGS__> name; }     \
-  namespace cpu::avx512 { RT_CPU_SLOT std::type_identity_t<__VA_ARGS__> name; }   \
-  namespace cuda { [[gnu::weak]] std::type_identity_t<__VA_ARGS__> name; }
+#define RT_KERNEL_SLOTS(name, ...)                      \
+  namespace cpu::portable {                             \
+  RT_CPU_SLOT std::type_identity_t<__VA_ARGS__> name;   \
+  }                                                     \
+  namespace cpu::avx2 {                                 \
+  RT_CPU_SLOT std::type_identity_t<__VA_ARGS__> name;   \
+  }                                                     \
+  namespace cpu::avx512 {                               \
+  RT_CPU_SLOT std::type_identity_t<__VA_ARGS__> name;   \
+  }                                                     \
+  namespace cuda {                                      \
+  [[gnu::weak]] std::type_identity_t<__VA_ARGS__> name; \
+  }
 
 // Declares the kernel's implementations and the callable ringtape::name. CPU kernels do not see the callable: they call
 // functions of their own instruction set. nvcc does not see it either, because it does not accept a weak address as a
@@ -69,9 +77,11 @@ class Kernel<void(Args...)> {
 #if defined(RT_ISA) || defined(__CUDACC__)
 #define RT_KERNEL(name, ...) RT_KERNEL_SLOTS(name, __VA_ARGS__) static_assert(true)
 #else
-#define RT_KERNEL(name, ...)           \
-  RT_KERNEL_SLOTS(name, __VA_ARGS__)   \
-  inline constexpr Kernel<__VA_ARGS__> name{#name, cpu::portable::name, cpu::avx2::name, cpu::avx512::name, cuda::name}
+#define RT_KERNEL(name, ...)                                                   \
+  RT_KERNEL_SLOTS(name, __VA_ARGS__)                                           \
+  inline constexpr Kernel<__VA_ARGS__> name {                                  \
+#name, cpu::portable::name, cpu::avx2::name, cpu::avx512::name, cuda::name \
+  }
 #endif
 
 }  // namespace ringtape

@@ -14,7 +14,6 @@ RT_KERNEL(layer_norm_forward, void(View y, View statistics, View x, View w, View
 
 // With u = (x - mean) / sqrt(...): dx = (dy w - mean(dy w) - u mean(dy w u)) / sqrt(...), the first mean only if
 // centred; dw = sum over rows of dy u, db = sum of dy. dw and db have no data if they are not wanted.
-RT_KERNEL(layer_norm_backward,
-          void(View dx, View dw, View db, View dy, View x, View statistics, View w, bool centred));
+RT_KERNEL(layer_norm_backward, void(View dx, View dw, View db, View dy, View x, View statistics, View w, bool centred));
 
 }  // namespace ringtape

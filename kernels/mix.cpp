@@ -60,8 +60,7 @@ Mixture draw_mixture(const Mixing& what, int64_t height, int64_t width, uint64_t
   const int64_t left = std::max<int64_t>(column - half_width, 0), right = std::min(column + half_width, width);
   const int64_t top = std::max<int64_t>(row - half_height, 0), bottom = std::min(row + half_height, height);
   const Rectangle part{top, left, bottom - top, right - left};
-  return {.part = part,
-          .label_share = rounded_share(1 - double(part.height * part.width) / double(height * width))};
+  return {.part = part, .label_share = rounded_share(1 - double(part.height * part.width) / double(height * width))};
 }
 
 }  // namespace ringtape

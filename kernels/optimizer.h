@@ -31,8 +31,8 @@ struct LarsStep {
 // end of a run of elements in the buffers; the number of earlier cells of the same parameter; the parameter's number of
 // cells, or 0 if it is not adapted (a bias, a norm's scale) and takes an SGD step without weight decay. w_squares,
 // g_squares (C) f64: from parameter_squares, of all cells of these parameters, also before and after C.
-RT_KERNEL(lars_step, void(View w, View v, View g, View w_squares, View g_squares, View cells, View factor,
-                          LarsStep step));
+RT_KERNEL(lars_step,
+          void(View w, View v, View g, View w_squares, View g_squares, View cells, View factor, LarsStep step));
 // sums (C) f64 = for the first cell of each adapted parameter, the sum of all its cells' squares (C), in their order;
 // nothing for others.
 RT_KERNEL(parameter_squares, void(View sums, View squares, View cells));

@@ -16,14 +16,10 @@ int64_t fixed(double x, int bits) { return std::llround(std::ldexp(x, bits)); }
 }  // namespace
 
 RandomViewParams::RandomViewParams(const ViewAugmentation& what, uint64_t seed, uint64_t epoch, int view, bool gathered)
-    : flip(probability("flip", what.flip)),
-      jitter(probability("jitter", what.jitter)),
-      gray(probability("gray", what.gray)),
-      blur(probability("blur", what.blur)),
-      solarize(probability("solarize", what.solarize)),
-      seed(seed),
-      stream(uint64_t(Stream::views) | uint64_t(view) << 8 | epoch << 16),
-      gathered(gathered) {
+    : flip(probability("flip", what.flip)), jitter(probability("jitter", what.jitter)),
+      gray(probability("gray", what.gray)), blur(probability("blur", what.blur)),
+      solarize(probability("solarize", what.solarize)), seed(seed),
+      stream(uint64_t(Stream::views) | uint64_t(view) << 8 | epoch << 16), gathered(gathered) {
   RT_CHECK_AS(UsageError, view >= 0 && view < 256, "view ", view, ": expected 0 to 255");
   RT_CHECK_AS(UsageError, what.crop_low > 0 && what.crop_low <= what.crop_high && what.crop_high <= 1, "crops of ",
               what.crop_low, " to ", what.crop_high,

@@ -15,16 +15,16 @@ struct ViewAugmentation {
   double crop_low = 0.08,
          crop_high = 1;  // a crop with this share of the area, 0 < low <= high <= 1, and an aspect ratio of 3:4 to 4:3
                          // (uniform in the logarithm), resized to the view, antialiased
-  double flip = 0.5;                      // probability of a horizontal flip
-  double jitter = 0.8;                    // probability of the next four, in random order
+  double flip = 0.5;     // probability of a horizontal flip
+  double jitter = 0.8;   // probability of the next four, in random order
   double brightness = 0.4, contrast = 0.4, saturation = 0.4;  // x <= 100: factor in [max(0, 1 - x), 1 + x]
-  double hue = 0.1;                       // x <= 0.5: shift in [-x, x] of a full turn
-  double gray = 0.2;                      // probability of luma in all three channels
+  double hue = 0.1;                                           // x <= 0.5: shift in [-x, x] of a full turn
+  double gray = 0.2;                                          // probability of luma in all three channels
   double blur = 0;  // probability of a Gaussian with sigma in [low, high] pixels, 0.05 <= low <= high <= 20,
   double blur_low = 0.1,
          blur_high = 2;  // cut off at 3 sigma, with reflection at the border (torchvision's GaussianBlur)
-  double solarize = 0;                    // probability that levels from 128 on are inverted
-  int64_t size = 0;  // height and width of the view; 0: the image's. The caller of random_view allocates y
+  double solarize = 0;   // probability that levels from 128 on are inverted
+  int64_t size = 0;      // height and width of the view; 0: the image's. The caller of random_view allocates y
 
   Shape shape(const Shape& image) const {
     return size > 0 ? image.with(0, size).with(1, size) : image;
@@ -41,9 +41,9 @@ struct RandomViewParams {
   RandomViewParams() = default;
   RandomViewParams(const ViewAugmentation& what, uint64_t seed, uint64_t epoch, int view, bool gathered);
 
-  int64_t area[2] = {};                                   // low and high, in units of 2^-kAreaBits
+  int64_t area[2] = {};                // low and high, in units of 2^-kAreaBits
   int64_t factor[3][2] = {}, hue = 0;  // brightness, contrast, saturation: in units of 2^-kFactorBits
-  int64_t sigma[2] = {};                                  // in units of 2^-kSigmaBits
+  int64_t sigma[2] = {};               // in units of 2^-kSigmaBits
   uint64_t flip = 0, jitter = 0, gray = 0, blur = 0, solarize = 0;  // in units of 2^-32
   uint64_t seed = 0, stream = 0;
   bool gathered = false;

@@ -9,10 +9,10 @@ namespace ringtape {
 // infinity. A mean is sum / n, so it is infinite if the sum is.
 RT_KERNEL(sum_forward, void(View y, View x));
 RT_KERNEL(mean_forward, void(View y, View x));
-RT_KERNEL(prod_forward, void(View y, View x));       // not of 16-bit numbers
-RT_KERNEL(norm_forward, void(View y, View x));       // sqrt(sum x^2); not of 16-bit numbers
-RT_KERNEL(max_forward, void(View y, View x));        // a NaN anywhere gives NaN
-RT_KERNEL(min_forward, void(View y, View x));        // likewise
+RT_KERNEL(prod_forward, void(View y, View x));  // not of 16-bit numbers
+RT_KERNEL(norm_forward, void(View y, View x));  // sqrt(sum x^2); not of 16-bit numbers
+RT_KERNEL(max_forward, void(View y, View x));   // a NaN anywhere gives NaN
+RT_KERNEL(min_forward, void(View y, View x));   // likewise
 // y = top + log_sum: the maximum (0 if it is infinite) and log(sum(exp(x - top))), which are written for backward, f32
 // or f64 for f64: their sum, rounded, would lose digits of log_sum.
 RT_KERNEL(logsumexp_forward, void(View y, View top, View log_sum, View x));
@@ -25,6 +25,6 @@ RT_KERNEL(var_forward, void(View y, View mean, View x, double correction));
 RT_KERNEL(max_backward, void(View dx, View x, View y, View dy));
 RT_KERNEL(min_backward, void(View dx, View x, View y, View dy));
 RT_KERNEL(logsumexp_backward, void(View dx, View x, View top, View log_sum, View dy));  // dy exp(x - top - log_sum)
-RT_KERNEL(var_backward, void(View dx, View x, View mean, View dy, double scale));            // dy scale (x - mean)
+RT_KERNEL(var_backward, void(View dx, View x, View mean, View dy, double scale));       // dy scale (x - mean)
 
 }  // namespace ringtape

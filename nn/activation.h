@@ -4,11 +4,11 @@
 // The elementwise functions of autograd/ops.h as modules, by PyTorch's names. GELU is the exact one, x Phi(x).
 namespace ringtape::nn {
 
-#define RT_ACTIVATION(Name, function)                                          \
-  class Name : public Module {                                                 \
-   public:                                                                     \
-    Tensor forward(const Tensor& x) override { return function(x); }           \
-    std::string str() const override { return #Name; }                         \
+#define RT_ACTIVATION(Name, function)                                \
+  class Name : public Module {                                       \
+   public:                                                           \
+    Tensor forward(const Tensor& x) override { return function(x); } \
+    std::string str() const override { return #Name; }               \
   };
 RT_ACTIVATION(ReLU, relu)
 RT_ACTIVATION(GELU, gelu)

@@ -20,8 +20,7 @@ class BatchNorm : public Module {
     bool scale = true;   // if affine: whether the weight is trained, too
   };
   explicit BatchNorm(int64_t channels) : BatchNorm(channels, Options{}) {}
-  BatchNorm(int64_t channels, Options options)
-      : weight(ones({channels})), bias(zeros({channels})), options_(options) {
+  BatchNorm(int64_t channels, Options options) : weight(ones({channels})), bias(zeros({channels})), options_(options) {
     if (options.affine) bias = leaf(bias);
     if (options.affine && options.scale) weight = leaf(weight);
     running_ = {zeros({channels}), ones({channels}), zeros({}, DType::i64)};

@@ -32,8 +32,8 @@ class CifarBlock : public Module {
 class CifarNet : public Module, public Classifier {
  public:
   struct Options {
-    int64_t width = 64;        // channels of the first block; the others have four times as many
-    int64_t bias_epochs = 3;   // in which the bias of the first layer is trained
+    int64_t width = 64;       // channels of the first block; the others have four times as many
+    int64_t bias_epochs = 3;  // in which the bias of the first layer is trained
     int64_t in = 3;
     int64_t classes = 10;  // 0: no last layer; the output is the features
   };

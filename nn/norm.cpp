@@ -6,9 +6,7 @@ namespace ringtape::nn {
 namespace {
 
 // A parameter of a 16-bit module in f32; undefined stays so.
-Tensor wide_parameter(const Tensor& x) {
-  return x.defined() && x.dtype() != DType::f64 ? cast(x, DType::f32) : x;
-}
+Tensor wide_parameter(const Tensor& x) { return x.defined() && x.dtype() != DType::f64 ? cast(x, DType::f32) : x; }
 
 std::string named(const char* module, const Shape& shape) {
   return shape.rank() == 1 ? concat(module, "(", shape[0], ")") : concat(module, shape);

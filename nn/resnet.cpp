@@ -5,8 +5,8 @@ namespace ringtape::nn {
 static Init init_of(Block block) { return block == Block::basic ? Init::uniform_fan_in : Init::normal_fan_out; }
 
 BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride)
-    : stride_(stride), conv1_(in, out, 3, without_bias(stride, 1)), bn1_(out),
-      conv2_(out, out, 3, without_bias(1, 1)), bn2_(out) {
+    : stride_(stride), conv1_(in, out, 3, without_bias(stride, 1)), bn1_(out), conv2_(out, out, 3, without_bias(1, 1)),
+      bn2_(out) {
   if (stride == 1 && in == out) return;
   shortcut_ = std::make_unique<Conv2d>(in, out, 1, without_bias(stride, 0));
   shortcut_bn_ = std::make_unique<BatchNorm>(out);
@@ -47,10 +47,8 @@ ResNet::ResNet(const Options& o)
     layers_[stage].set_checkpointing(o.checkpointing);
     for (int64_t block = 0; block < o.blocks[stage]; ++block) {
       const int64_t width = o.width << stage, stride = stage > 0 && block == 0 ? 2 : 1;
-      if (o.block == Block::basic)
-        layers_[stage].add<BasicBlock>(in, width, stride);
-      else
-        layers_[stage].add<Bottleneck>(in, width, stride);
+      if (o.block == Block::basic) layers_[stage].add<BasicBlock>(in, width, stride);
+      else layers_[stage].add<Bottleneck>(in, width, stride);
       in = o.block == Block::basic ? width : Bottleneck::kExpansion * width;
     }
   }

@@ -47,9 +47,9 @@ class ResNet : public Module, public Classifier {
     int64_t in = 3;
     int64_t classes = 10;  // 0: no last layer; the output is the features
     Stem stem = Stem::cifar;
-    int64_t width = 64;        // of the first stage's 3x3 convolutions; each later stage doubles it
-    int64_t stem_padding = 1;  // padding of the cifar stem; solo-learn has 2
-    bool stem_relu = true;     // after the first convolution; lightly's benchmark lacks it
+    int64_t width = 64;          // of the first stage's 3x3 convolutions; each later stage doubles it
+    int64_t stem_padding = 1;    // padding of the cifar stem; solo-learn has 2
+    bool stem_relu = true;       // after the first convolution; lightly's benchmark lacks it
     bool checkpointing = false;  // of each block
   };
   explicit ResNet(const Options& options);

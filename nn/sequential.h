@@ -8,11 +8,15 @@ namespace ringtape::nn {
 class Sequential : public Module {
  public:
   template <class... Modules>
-  explicit Sequential(std::unique_ptr<Modules>... modules) { (add(std::move(modules)), ...); }
+  explicit Sequential(std::unique_ptr<Modules>... modules) {
+    (add(std::move(modules)), ...);
+  }
 
   // add<Linear>(784, 128) creates a module; returns *this, so that calls can be chained.
   template <class M, class... Args>
-  Sequential& add(Args&&... args) { return add(std::make_unique<M>(std::forward<Args>(args)...)); }
+  Sequential& add(Args&&... args) {
+    return add(std::make_unique<M>(std::forward<Args>(args)...));
+  }
   Sequential& add(std::unique_ptr<Module> module) {
     modules_.push_back(std::move(module));
     return *this;

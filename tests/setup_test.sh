@@ -60,7 +60,7 @@ lists() { # SYSTEM BUILD MPI CLANG_RT
   all+=" python3 strace doxygen"
   expect "$1, build" "$2 exit 0" "$(list "$1" --list build)"
   expect "$1, test" "$all exit 0" "$(list "$1" --list)"
-  expect "$1, check" "$all clang clang-tidy $4 pkg-config lintian exit 0" "$(list "$1" --list check)"
+  expect "$1, check" "$all clang clang-format clang-tidy $4 pkg-config lintian exit 0" "$(list "$1" --list check)"
   expect "$1, bench" "$all libdnnl-dev libopenblas-dev exit 0" "$(list "$1" --list bench)"
 }
 lists debian12 "g++ $build" libopenmpi3 libclang-rt-14-dev

@@ -12,8 +12,8 @@ void check_channels(const Tensor& x, const Tensor& t, const char* what) {
   const Shape wanted{x.shape()[x.rank() - 1]};
   RT_CHECK_AS(ShapeError, t.defined() && t.shape() == wanted, "batch_norm: expected ", what, " of shape ", wanted,
               " for x ", x.shape(), ", got ", t.defined() ? t.shape().str() : "none");
-  RT_CHECK_AS(DTypeError, t.dtype() == wide_dtype(x), "batch_norm: x and ", what, " of ", x.dtype(), " and ",
-              t.dtype(), "; ", what, " must be ", wide_dtype(x), ": convert it with cast(x, dtype)");
+  RT_CHECK_AS(DTypeError, t.dtype() == wide_dtype(x), "batch_norm: x and ", what, " of ", x.dtype(), " and ", t.dtype(),
+              "; ", what, " must be ", wide_dtype(x), ": convert it with cast(x, dtype)");
   RT_CHECK_AS(DeviceError, t.device() == x.device(), "batch_norm: x and ", what, " on ", x.device(), " and ",
               t.device(), "; move one with to(x, device)");
 }
@@ -165,38 +165,34 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
                        part(s.mean, p, parts), part(s.var, p, parts), w, b, options.eps, f);
   describe([&] {
     if (options.training) return OpAttributes{{"training", int64_t{1}}};
-    return OpAttributes{{"mean", s.mean},
-                        {"var", s.var},
-                        {"eps", options.eps},
-                        {"relu", int64_t(relu)},
-                        {"training", int64_t{0}}};
+    return OpAttributes{
+        {"mean", s.mean}, {"var", s.var}, {"eps", options.eps}, {"relu", int64_t(relu)}, {"training", int64_t{0}}};
   });
   return record("batch_norm", {x, w, b, residual}, y,
                 [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var),
                  total = save(s.total), count = s.count, parts, peers = options.peers, training = options.training,
                  relu, eps = options.eps, has_residual = residual.defined()](const Tensor& dy0) -> Tensors {
-    const Tensor dy = contiguous(dy0);
-    const bool wants_residual = has_residual && needs_grad(3);
-    Tensor dx, dw, db, dresidual;
-    Sums sums;
-    if (needs_grad(1) || needs_grad(2) || (needs_grad(0) && training)) {
-      sums = sums_of(dy, *mask, *x, {*mean, *var, parts, count}, *w, eps);
-      dw = sum_of_parts(sums.dw, parts), db = sum_of_parts(sums.db, parts);
-    }
-    if (wants_residual) dresidual = relu ? empty_like(dy) : dy;
-    if (needs_grad(0) || (wants_residual && relu)) {
-      dx = empty_like(dy);
-      if (!training)
-        sums = {};
-      else if (peers && needs_grad(0))
-        sums = of_all(sums, *total, *peers);
-      for (int64_t p = 0; p < parts; ++p)
-        batch_norm_backward(part(dx, p, parts), relu ? part(dresidual, p, parts) : View{}, part(dy, p, parts),
-                            part(*mask, p, parts), part(*x, p, parts), part(*mean, p, parts), part(*var, p, parts),
-                            *w, part(sums.db, p, parts), part(sums.dw, p, parts), sums.count, eps);
-    }
-    return {dx, dw, db, dresidual};
-  });
+                  const Tensor dy = contiguous(dy0);
+                  const bool wants_residual = has_residual && needs_grad(3);
+                  Tensor dx, dw, db, dresidual;
+                  Sums sums;
+                  if (needs_grad(1) || needs_grad(2) || (needs_grad(0) && training)) {
+                    sums = sums_of(dy, *mask, *x, {*mean, *var, parts, count}, *w, eps);
+                    dw = sum_of_parts(sums.dw, parts), db = sum_of_parts(sums.db, parts);
+                  }
+                  if (wants_residual) dresidual = relu ? empty_like(dy) : dy;
+                  if (needs_grad(0) || (wants_residual && relu)) {
+                    dx = empty_like(dy);
+                    if (!training) sums = {};
+                    else if (peers && needs_grad(0)) sums = of_all(sums, *total, *peers);
+                    for (int64_t p = 0; p < parts; ++p)
+                      batch_norm_backward(part(dx, p, parts), relu ? part(dresidual, p, parts) : View{},
+                                          part(dy, p, parts), part(*mask, p, parts), part(*x, p, parts),
+                                          part(*mean, p, parts), part(*var, p, parts), *w, part(sums.db, p, parts),
+                                          part(sums.dw, p, parts), sums.count, eps);
+                  }
+                  return {dx, dw, db, dresidual};
+                });
 }
 
 // Parameters of a sample in the dtype that matches x's.
@@ -242,7 +238,8 @@ static const RegisterOp register_batch_norm{{
                 {"no_channels", {{{8, 0}}, {{0}}, {{0}}}, train<kRelu>}},
     .workloads = {{"relu_128x32x32x64", {{{128, 32, 32, 64}}, {{64}}, {{64}}}, train<kRelu>},
                   {"add_relu_128x32x32x64", {{{128, 32, 32, 64}}, {{64}}, {{64}}, {{128, 32, 32, 64}}}, train<kRelu>},
-                  {"add_relu_128x16x16x128", {{{128, 16, 16, 128}}, {{128}}, {{128}}, {{128, 16, 16, 128}}},
+                  {"add_relu_128x16x16x128",
+                   {{{128, 16, 16, 128}}, {{128}}, {{128}}, {{128, 16, 16, 128}}},
                    train<kRelu>},
                   {"add_relu_128x8x8x256", {{{128, 8, 8, 256}}, {{256}}, {{256}}, {{128, 8, 8, 256}}}, train<kRelu>},
                   {"add_relu_128x4x4x512", {{{128, 4, 4, 512}}, {{512}}, {{512}}, {{128, 4, 4, 512}}}, train<kRelu>},

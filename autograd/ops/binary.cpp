@@ -51,18 +51,19 @@ Tensor apply_binary(const Binary& op, const Tensor& a, const Tensor& b, DType dt
   Tensor y(shape, dtype, a.device());
   op.forward(y, a, b);
   const bool keep = op.keeps_inputs;
-  return record(op.name, {a, b}, y,
-                [&op, keep, a = save(keep ? a : Tensor()), b = save(keep ? b : Tensor()), a_shape = a.shape(),
-                 b_shape = b.shape(), a_type = a.dtype(), b_type = b.dtype()](const Tensor& dy) -> Tensors {
-    const auto gradient = [&](size_t input, const BinaryGradient& backward, std::string_view expression,
-                              const Shape& to, DType type) -> Tensor {
-      if (!needs_grad(input)) return {};
-      Tensor d = expression == "g" ? dy : empty_like(dy);
-      if (expression != "g") backward(d, keep ? *a : dy, keep ? *b : dy, dy);
-      return cast(sum_to(d, to), type);
-    };
-    return {gradient(0, op.backward_a, op.da, a_shape, a_type), gradient(1, op.backward_b, op.db, b_shape, b_type)};
-  });
+  return record(
+      op.name, {a, b}, y,
+      [&op, keep, a = save(keep ? a : Tensor()), b = save(keep ? b : Tensor()), a_shape = a.shape(),
+       b_shape = b.shape(), a_type = a.dtype(), b_type = b.dtype()](const Tensor& dy) -> Tensors {
+        const auto gradient = [&](size_t input, const BinaryGradient& backward, std::string_view expression,
+                                  const Shape& to, DType type) -> Tensor {
+          if (!needs_grad(input)) return {};
+          Tensor d = expression == "g" ? dy : empty_like(dy);
+          if (expression != "g") backward(d, keep ? *a : dy, keep ? *b : dy, dy);
+          return cast(sum_to(d, to), type);
+        };
+        return {gradient(0, op.backward_a, op.da, a_shape, a_type), gradient(1, op.backward_b, op.db, b_shape, b_type)};
+      });
 }
 
 }  // namespace
@@ -104,29 +105,29 @@ Tensor apply_binary(const Binary& op, const Tensor& a, const Tensor& b, DType dt
 RT_BINARY_OPS(X)
 #undef X
 
-#define X(op, ...)                                                                                             \
-  Tensor op(const Tensor& a, const Tensor& b) {                                                                \
-    check_same_device(a, b, #op);                                                                              \
-    const DType dtype = result_type(a, b);                                                                     \
+#define X(op, ...)                                                                                                  \
+  Tensor op(const Tensor& a, const Tensor& b) {                                                                     \
+    check_same_device(a, b, #op);                                                                                   \
+    const DType dtype = result_type(a, b);                                                                          \
     RT_CHECK_AS(DTypeError, !is_float(dtype), #op, ": of whole numbers and truth values, got ", a.dtype(), " and ", \
-                b.dtype());                                                                                    \
-    return whole_result(op##_whole, a, b, broadcast(a.shape(), b.shape(), #op), dtype);                        \
-  }                                                                                                            \
-  static Tensor call_##op(const Tensors& t) { return op(t[0], t[1]); }                                         \
-  static const RegisterOp register_##op{{                                                                      \
-      .name = #op,                                                                                             \
-      .samples = {{"index", {{{4, 6}, -9, 9, Fill::index}, {{6}, -9, 9, Fill::index}}, call_##op},             \
-                  {"mask", {{{4, 6}, 0, 1, Fill::mask}, {{4, 6}, 0, 1, Fill::mask}}, call_##op},               \
-                  {"empty", {{{0, 5}, 0, 9, Fill::index}, {{1, 5}, 0, 9, Fill::index}}, call_##op}},           \
-      .invalid = {{"floats", {{{3}}, {{3}}}, call_##op}},                                                      \
-      .differentiable = false,                                                                                 \
+                b.dtype());                                                                                         \
+    return whole_result(op##_whole, a, b, broadcast(a.shape(), b.shape(), #op), dtype);                             \
+  }                                                                                                                 \
+  static Tensor call_##op(const Tensors& t) { return op(t[0], t[1]); }                                              \
+  static const RegisterOp register_##op{{                                                                           \
+      .name = #op,                                                                                                  \
+      .samples = {{"index", {{{4, 6}, -9, 9, Fill::index}, {{6}, -9, 9, Fill::index}}, call_##op},                  \
+                  {"mask", {{{4, 6}, 0, 1, Fill::mask}, {{4, 6}, 0, 1, Fill::mask}}, call_##op},                    \
+                  {"empty", {{{0, 5}, 0, 9, Fill::index}, {{1, 5}, 0, 9, Fill::index}}, call_##op}},                \
+      .invalid = {{"floats", {{{3}}, {{3}}}, call_##op}},                                                           \
+      .differentiable = false,                                                                                      \
   }};
 RT_BIT_OPS(X)
 #undef X
 
 Tensor bitwise_not(const Tensor& x) {
-  RT_CHECK_AS(DTypeError, x.defined() && !is_float(x.dtype()),
-              "bitwise_not: of whole numbers and truth values; got ", x.defined() ? name_of(x.dtype()) : "nothing");
+  RT_CHECK_AS(DTypeError, x.defined() && !is_float(x.dtype()), "bitwise_not: of whole numbers and truth values; got ",
+              x.defined() ? name_of(x.dtype()) : "nothing");
   return x.dtype() == DType::b8 ? logical_not(x) : bitwise_xor(x, full({}, -1, DType::i64, x.device()));
 }
 static const RegisterOp register_bitwise_not{{

@@ -24,9 +24,11 @@ static const RegisterOp register_cast{{
     .samples = {{"to_f64", {{{3, 5}}}, [](const Tensors& t) { return cast(t[0], DType::f64); }},
                 {"empty", {{{0, 5}}}, [](const Tensors& t) { return cast(t[0], DType::f64); }},
                 {"from_mask", {{{3, 5}, 0, 1, Fill::mask}}, [](const Tensors& t) { return cast(t[0], DType::f32); }},
-                {"from_index", {{{3, 5}, -9, 9, Fill::index}},
+                {"from_index",
+                 {{{3, 5}, -9, 9, Fill::index}},
                  [](const Tensors& t) { return cast(t[0], DType::f64); }}},
-    .workloads = {{"f32_to_bf16_4096x4096", {{{4096, 4096}}},
+    .workloads = {{"f32_to_bf16_4096x4096",
+                   {{{4096, 4096}}},
                    [](const Tensors& t) { return cast(t[0], DType::bf16); }}},
 }};
 

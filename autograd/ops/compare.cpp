@@ -32,19 +32,19 @@ Tensor compare(const char* name, const Comparison& kernel, const Tensor& a, Scal
 
 }  // namespace
 
-#define X(op, ...)                                                                                        \
-  Tensor op(const Tensor& a, const Tensor& b) { return compare(#op, op##_forward, a, b); }                \
-  Tensor op(const Tensor& a, Scalar b) { return compare(#op, op##_forward, a, b); }                       \
-  static Tensor call_##op(const Tensors& t) { return op(t[0], t[1]); }                                    \
-  static const RegisterOp register_##op{{                                                                 \
-      .name = #op,                                                                                        \
-      .samples = {{"real", {{{3, 5}}, {{3, 5}}}, call_##op},                                              \
-                  {"index", {{{4, 6}, 0, 3, Fill::index}, {{6}, 0, 3, Fill::index}}, call_##op},          \
-                  {"mixed", {{{4, 6}, 0, 3, Fill::index}, {{6}, 0, 3}}, call_##op},                       \
-                  {"empty", {{{0, 5}}, {{1, 5}}}, call_##op}},                                            \
-      .workloads = {{"4096x4096", {{{4096, 4096}}, {{4096, 4096}}}, call_##op}},                          \
-      .invalid = {{"shapes", {{{3, 5}}, {{3}}}, call_##op}},                                              \
-      .differentiable = false,                                                                            \
+#define X(op, ...)                                                                               \
+  Tensor op(const Tensor& a, const Tensor& b) { return compare(#op, op##_forward, a, b); }       \
+  Tensor op(const Tensor& a, Scalar b) { return compare(#op, op##_forward, a, b); }              \
+  static Tensor call_##op(const Tensors& t) { return op(t[0], t[1]); }                           \
+  static const RegisterOp register_##op{{                                                        \
+      .name = #op,                                                                               \
+      .samples = {{"real", {{{3, 5}}, {{3, 5}}}, call_##op},                                     \
+                  {"index", {{{4, 6}, 0, 3, Fill::index}, {{6}, 0, 3, Fill::index}}, call_##op}, \
+                  {"mixed", {{{4, 6}, 0, 3, Fill::index}, {{6}, 0, 3}}, call_##op},              \
+                  {"empty", {{{0, 5}}, {{1, 5}}}, call_##op}},                                   \
+      .workloads = {{"4096x4096", {{{4096, 4096}}, {{4096, 4096}}}, call_##op}},                 \
+      .invalid = {{"shapes", {{{3, 5}}, {{3}}}, call_##op}},                                     \
+      .differentiable = false,                                                                   \
   }};
 RT_COMPARE_OPS(X)
 #undef X

@@ -32,25 +32,25 @@ static Tensor convolve(const Tensor& x0, const Tensor& w0, const Tensor& wide, c
   Tensor y(shape, x.dtype(), x.device());
   conv2d_forward(y, x, w, bias, window);
   describe([&] { return OpAttributes{attribute_of(window)}; });
-  return record("conv2d", {x, wide.dtype() == w.dtype() ? w : wide, bias}, y,
-                [x = save(x), w = save(w), own = wide.dtype(), has_bias = b.defined(),
-                 window](const Tensor& dy0) -> Tensors {
-    const Tensor dy = contiguous(dy0);
-    Tensor dx, dw, db;
-    if (needs_grad(0)) {
-      dx = empty_grad(0, (*x).shape(), dy.dtype(), dy.device());
-      conv2d_backward_data(dx, dy, *w, window);
-    }
-    if (needs_grad(1)) {
-      dw = empty_grad(1, (*w).shape(), own, dy.device());
-      conv2d_backward_weights(dw, dy, *x, window);
-    }
-    if (has_bias && needs_grad(2)) {
-      db = empty_grad(2, {dy.shape()[3]}, dy.dtype(), dy.device());
-      sum_forward(db.window({1, 1, 1, db.size()}, {0, 0, 0, 1}), dy);
-    }
-    return {dx, dw, db};
-  });
+  return record(
+      "conv2d", {x, wide.dtype() == w.dtype() ? w : wide, bias}, y,
+      [x = save(x), w = save(w), own = wide.dtype(), has_bias = b.defined(), window](const Tensor& dy0) -> Tensors {
+        const Tensor dy = contiguous(dy0);
+        Tensor dx, dw, db;
+        if (needs_grad(0)) {
+          dx = empty_grad(0, (*x).shape(), dy.dtype(), dy.device());
+          conv2d_backward_data(dx, dy, *w, window);
+        }
+        if (needs_grad(1)) {
+          dw = empty_grad(1, (*w).shape(), own, dy.device());
+          conv2d_backward_weights(dw, dy, *x, window);
+        }
+        if (has_bias && needs_grad(2)) {
+          db = empty_grad(2, {dy.shape()[3]}, dy.dtype(), dy.device());
+          sum_forward(db.window({1, 1, 1, db.size()}, {0, 0, 0, 1}), dy);
+        }
+        return {dx, dw, db};
+      });
 }
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Window& window) {
@@ -79,8 +79,11 @@ static const RegisterOp register_conv2d{{
                 {"5x5_stride_3", {{{1, 8, 9, 2}}, {{3, 5, 5, 2}}}, call_conv2d<3, 2>},
                 {"grouped", {{{2, 4, 5, 6}}, {{4, 3, 3, 3}}, {{4}}}, call_conv2d<1, 1>},
                 {"depthwise", {{{2, 4, 5, 3}}, {{6, 3, 3, 1}}}, call_conv2d<1, 1>},
-                {"rectangular", {{{1, 5, 7, 2}}, {{3, 3, 2, 2}}},
-                 [](const Tensors& t) { return conv2d(t[0], t[1], {}, {2, 1, 0, 1, 1, 3}); }},
+                {"rectangular",
+                 {{{1, 5, 7, 2}}, {{3, 3, 2, 2}}},
+                 [](const Tensors& t) {
+                   return conv2d(t[0], t[1], {}, {2, 1, 0, 1, 1, 3});
+                 }},
                 {"tiles", {{{2, 9, 7, 16}}, {{17, 3, 3, 16}}, {{17}}}, call_conv2d<1, 1>},
                 {"depthwise_vectors", {{{2, 4, 5, 19}}, {{19, 3, 3, 1}}, {{19}}}, call_conv2d<1, 1>},
                 {"large_padding", {{{1, 2, 2, 2}}, {{2, 3, 3, 2}}}, call_conv2d<1, 3>},

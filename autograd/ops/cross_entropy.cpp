@@ -39,12 +39,12 @@ void check_reduction(const char* op, LossReduction reduction) {
 }
 
 // (..., C) as rows of classes.
-Tensor as_rows_of_classes(const Tensor& x, int64_t rows) {
-  return x.window({rows, x.dim(-1)}, {x.dim(-1), 1});
-}
+Tensor as_rows_of_classes(const Tensor& x, int64_t rows) { return x.window({rows, x.dim(-1)}, {x.dim(-1), 1}); }
 
 // The value and what the mean was divided by (none for a sum), from loss (2, N): losses and their shares of a mean.
-struct ReducedLoss { Tensor y, total; };
+struct ReducedLoss {
+  Tensor y, total;
+};
 ReducedLoss reduce_losses(const Tensor& loss, const Shape& shape, LossReduction reduction) {
   const int64_t n = loss.dim(1);
   if (reduction == LossReduction::none) return {loss.window(shape, contiguous_strides(shape)), {}};
@@ -85,12 +85,12 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& targets, const Cro
   if (options.reduction == LossReduction::mean) rule.scale = 1 / double(n);
   return record("cross_entropy", {x, q}, y,
                 [x = save(x), q = save(q), w = save(w), norms = save(norms), rule, n](const Tensor& dy) -> Tensors {
-    const Tensor dx = empty_like(*x), dq = needs_grad(1) ? empty_like(*q) : Tensor{};
-    const View to = dq.defined() ? View(as_rows_of_classes(dq, n)) : View{};
-    soft_cross_entropy_backward(as_rows_of_classes(dx, n), to, as_rows_of_classes(*x, n), *norms,
-                                as_rows_of_classes(*q, n), *w, loss_gradients(dy, n), rule);
-    return {dx, dq};
-  });
+                  const Tensor dx = empty_like(*x), dq = needs_grad(1) ? empty_like(*q) : Tensor{};
+                  const View to = dq.defined() ? View(as_rows_of_classes(dq, n)) : View{};
+                  soft_cross_entropy_backward(as_rows_of_classes(dx, n), to, as_rows_of_classes(*x, n), *norms,
+                                              as_rows_of_classes(*q, n), *w, loss_gradients(dy, n), rule);
+                  return {dx, dq};
+                });
 }
 
 }  // namespace
@@ -112,11 +112,11 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
   return record("cross_entropy", {x}, y,
                 [x = save(x), norms = save(norms), index = save(index), w = save(w), total = save(total), rule,
                  n](const Tensor& dy) -> Tensors {
-    const Tensor dx = empty_like(*x);
-    cross_entropy_backward(as_rows_of_classes(dx, n), as_rows_of_classes(*x, n), *norms, *index, *w,
-                           loss_gradients(dy, n), *total, rule);
-    return {dx};
-  });
+                  const Tensor dx = empty_like(*x);
+                  cross_entropy_backward(as_rows_of_classes(dx, n), as_rows_of_classes(*x, n), *norms, *index, *w,
+                                         loss_gradients(dy, n), *total, rule);
+                  return {dx};
+                });
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double label_smoothing, LossReduction reduction) {
@@ -135,10 +135,10 @@ Tensor nll_loss(const Tensor& log_p, const Tensor& labels, const NllOptions& opt
   return record("nll_loss", {x}, y,
                 [shape = x.shape(), dtype = x.dtype(), index = save(index), w = save(w), total = save(total), rule,
                  n](const Tensor& dy) -> Tensors {
-    const Tensor dx(shape, dtype, dy.device());
-    nll_backward(as_rows_of_classes(dx, n), *index, *w, loss_gradients(dy, n), *total, rule);
-    return {dx};
-  });
+                  const Tensor dx(shape, dtype, dy.device());
+                  nll_backward(as_rows_of_classes(dx, n), *index, *w, loss_gradients(dy, n), *total, rule);
+                  return {dx};
+                });
 }
 
 static Tensor call_cross_entropy(const Tensors& t) { return cross_entropy(t[0], t[1]); }
@@ -151,19 +151,25 @@ static Tensor with_weights(const Tensors& t) {
 static const RegisterOp register_cross_entropy{{
     .name = "cross_entropy",
     .samples = {{"mean", {{{4, 7}, -3, 3}, {{4}, 0, 7, Fill::index}}, call_cross_entropy},
-                {"per_sample", {{{5, 19}, -3, 3}, {{5}, 0, 19, Fill::index}},
+                {"per_sample",
+                 {{{5, 19}, -3, 3}, {{5}, 0, 19, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, LossReduction::none); }},
-                {"smoothed", {{{3, 10}, -3, 3}, {{3}, 0, 10, Fill::index}},
+                {"smoothed",
+                 {{{3, 10}, -3, 3}, {{3}, 0, 10, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0.1); }},
-                {"smoothed_per_sample", {{{2, 33}, -9, 9}, {{2}, 0, 33, Fill::index}},
+                {"smoothed_per_sample",
+                 {{{2, 33}, -9, 9}, {{2}, 0, 33, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0.2, LossReduction::none); }},
                 {"one_class", {{{3, 1}}, {{3}, 0, 1, Fill::index}}, call_cross_entropy},
                 {"empty_mean", {{{0, 4}}, {{0}, 0, 4, Fill::index}}, call_cross_entropy},
-                {"empty", {{{0, 4}}, {{0}, 0, 4, Fill::index}},
+                {"empty",
+                 {{{0, 4}}, {{0}, 0, 4, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, LossReduction::none); }},
                 {"one_sample", {{{5}}, {{}, 0, 5, Fill::index}}, call_cross_entropy},
                 {"images", {{{2, 3, 3, 5}, -3, 3}, {{2, 3, 3}, 0, 5, Fill::index}}, with_weights<LossReduction::mean>},
-                {"ignored", {{{6, 4}, -3, 3}, {{6}, 0, 4, Fill::index}}, [](const Tensors& t) {
+                {"ignored",
+                 {{{6, 4}, -3, 3}, {{6}, 0, 4, Fill::index}},
+                 [](const Tensors& t) {
                    return cross_entropy(t[0], t[1], {.label_smoothing = 0.1, .ignore_index = 2});
                  }},
                 {"weights_sum", {{{2, 4, 5}, -3, 3}, {{2, 4}, 0, 5, Fill::index}}, with_weights<LossReduction::sum>},
@@ -176,15 +182,19 @@ static const RegisterOp register_cross_entropy{{
     .invalid = {{"counts", {{{4, 7}}, {{3}, 0, 7, Fill::index}}, call_cross_entropy},
                 {"scalar", {{{}}, {{}, 0, 1, Fill::index}}, call_cross_entropy},
                 {"soft_shape", {{{4, 7}}, {{4, 6}}}, call_cross_entropy},
-                {"soft_ignore", {{{4, 7}}, {{4, 7}}},
+                {"soft_ignore",
+                 {{{4, 7}}, {{4, 7}}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], {.ignore_index = 0}); }},
-                {"weight", {{{4, 7}}, {{4}, 0, 7, Fill::index}, {{6}}},
+                {"weight",
+                 {{{4, 7}}, {{4}, 0, 7, Fill::index}, {{6}}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], {.weight = t[2]}); }},
-                {"batch_mean", {{{4, 7}}, {{4}, 0, 7, Fill::index}},
+                {"batch_mean",
+                 {{{4, 7}}, {{4}, 0, 7, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, LossReduction::batch_mean); }},
                 {"label", {{{4, 7}}, {{4}, 7, 8, Fill::index}}, call_cross_entropy},
                 {"label_dtype", {{{4, 7}}, {{4}, 0, 1, Fill::mask}}, call_cross_entropy},
-                {"smoothing", {{{4, 7}}, {{4}, 0, 7, Fill::index}},
+                {"smoothing",
+                 {{{4, 7}}, {{4}, 0, 7, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 1.0); }}},
     .tolerance = 4,
 }};
@@ -194,14 +204,17 @@ static const RegisterOp register_nll_loss{{
     .name = "nll_loss",
     .samples = {{"mean", {{{4, 7}, -3, 0}, {{4}, 0, 7, Fill::index}}, call_nll_loss},
                 {"images", {{{2, 3, 3, 5}, -3, 0}, {{2, 3, 3}, 0, 5, Fill::index}}, call_nll_loss},
-                {"ignored_weights", {{{6, 4}, -3, 0}, {{6}, 0, 4, Fill::index}},
+                {"ignored_weights",
+                 {{{6, 4}, -3, 0}, {{6}, 0, 4, Fill::index}},
                  [](const Tensors& t) {
                    const Tensor w = cast(arange(4, DType::i64, t[0].device()), wide_dtype(t[0])) + 0.5;
                    return nll_loss(t[0], t[1], {.ignore_index = 2, .weight = w});
                  }},
-                {"sum", {{{5, 3}, -3, 0}, {{5}, 0, 3, Fill::index}},
+                {"sum",
+                 {{{5, 3}, -3, 0}, {{5}, 0, 3, Fill::index}},
                  [](const Tensors& t) { return nll_loss(t[0], t[1], {.reduction = LossReduction::sum}); }},
-                {"none", {{{5, 3}, -3, 0}, {{5}, 0, 3, Fill::index}},
+                {"none",
+                 {{{5, 3}, -3, 0}, {{5}, 0, 3, Fill::index}},
                  [](const Tensors& t) { return nll_loss(t[0], t[1], {.reduction = LossReduction::none}); }},
                 {"empty", {{{0, 4}}, {{0}, 0, 4, Fill::index}}, call_nll_loss}},
     .workloads = {{"8192x1000", {{{8192, 1000}}, {{8192}, 0, 1000, Fill::index}}, call_nll_loss}},

@@ -52,8 +52,7 @@ struct Equation {
     std::string own;
     for (int i = dots; i > 0; --i) own += char(i);
     if (const size_t at = part.find("..."); at != part.npos) part.replace(at, 3, own);
-    for (const char c : part)
-      check(c <= kMaxRank || is_letter(c), "expected letters, '...', ',', '->'");
+    for (const char c : part) check(c <= kMaxRank || is_letter(c), "expected letters, '...', ',', '->'");
     return part;
   }
 };

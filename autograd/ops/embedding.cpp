@@ -81,8 +81,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   };
   return record("masked_fill", {x}, filled(x, mask, shape, value.real()),
                 [mask = save(mask), own = x.shape(), filled](const Tensor& dy) -> Tensors {
-    return {sum_to(filled(dy, *mask, dy.shape(), 0), own)};
-  });
+                  return {sum_to(filled(dy, *mask, dy.shape(), 0), own)};
+                });
 }
 
 static Tensor call_embedding(const Tensors& t) { return embedding(t[1], t[0]); }
@@ -90,7 +90,8 @@ static const RegisterOp register_embedding{{
     .name = "embedding",
     .samples = {{"tokens", {{{7, 5}}, {{2, 3}, 0, 7, Fill::index}}, call_embedding},
                 {"row", {{{3, 4}}, {{}, 0, 3, Fill::index}}, call_embedding},
-                {"padding", {{{3, 4}}, {{9}, 0, 2, Fill::index}},
+                {"padding",
+                 {{{3, 4}}, {{9}, 0, 2, Fill::index}},
                  [](const Tensors& t) { return embedding(t[1], t[0], -1); }},
                 {"many", {{{70, 9}}, {{2, 40}, 0, 70, Fill::index}}, call_embedding},
                 {"no_tokens", {{{3, 4}}, {{2, 0}, 0, 3, Fill::index}}, call_embedding},
@@ -100,7 +101,8 @@ static const RegisterOp register_embedding{{
     .invalid = {{"range", {{{3, 5}}, {{2}, 3, 4, Fill::index}}, call_embedding},
                 {"index_dtype", {{{3, 5}}, {{2}}}, call_embedding},
                 {"weights", {{{5}}, {{2}, 0, 3, Fill::index}}, call_embedding},
-                {"padding", {{{3, 5}}, {{2}, 0, 3, Fill::index}},
+                {"padding",
+                 {{{3, 5}}, {{2}, 0, 3, Fill::index}},
                  [](const Tensors& t) { return embedding(t[1], t[0], 3); }}},
 }};
 static const RegisterOp register_one_hot{{
@@ -109,7 +111,8 @@ static const RegisterOp register_one_hot{{
                 {"matrix", {{{2, 3}, 0, 4, Fill::index}}, [](const Tensors& t) { return one_hot(t[0], 6); }},
                 {"many", {{{2000}, 0, 3, Fill::index}}, [](const Tensors& t) { return one_hot(t[0], 3); }},
                 {"empty", {{{0}, 0, 4, Fill::index}}, [](const Tensors& t) { return one_hot(t[0], 4); }}},
-    .workloads = {{"8192x1000", {{{8192}, 0, 1000, Fill::index}},
+    .workloads = {{"8192x1000",
+                   {{{8192}, 0, 1000, Fill::index}},
                    [](const Tensors& t) { return one_hot(t[0], 1000); }}},
     .invalid = {{"range", {{{3}, 4, 5, Fill::index}}, [](const Tensors& t) { return one_hot(t[0], 4); }},
                 {"dtype", {{{3}}}, [](const Tensors& t) { return one_hot(t[0], 4); }}},

@@ -23,15 +23,46 @@ Tensor expand(const Tensor& x, const Shape& wanted) {
 
 static const RegisterOp register_expand{{
     .name = "expand",
-    .samples = {{"rows", {{{5}}}, [](const Tensors& t) { return expand(t[0], {3, 5}); }},
-                {"columns", {{{3, 1}}}, [](const Tensors& t) { return expand(t[0], {2, 3, 4}); }},
-                {"kept", {{{3, 1, 2}}}, [](const Tensors& t) { return expand(t[0], {2, -1, 4, -1}); }},
-                {"of_none", {{{0, 1}}}, [](const Tensors& t) { return expand(t[0], {0, 5}); }},
-                {"empty", {{{1, 3}}}, [](const Tensors& t) { return expand(t[0], {0, 3}); }}},
-    .workloads = {{"copy_4096x4096", {{{4096}}},
-                   [](const Tensors& t) { return contiguous(expand(t[0], {4096, 4096})); }}},
-    .invalid = {{"size", {{{3, 5}}}, [](const Tensors& t) { return expand(t[0], {3, 6}); }},
-                {"new_axis", {{{3, 5}}}, [](const Tensors& t) { return expand(t[0], {-1, 3, 5}); }},
+    .samples = {{"rows",
+                 {{{5}}},
+                 [](const Tensors& t) {
+                   return expand(t[0], {3, 5});
+                 }},
+                {"columns",
+                 {{{3, 1}}},
+                 [](const Tensors& t) {
+                   return expand(t[0], {2, 3, 4});
+                 }},
+                {"kept",
+                 {{{3, 1, 2}}},
+                 [](const Tensors& t) {
+                   return expand(t[0], {2, -1, 4, -1});
+                 }},
+                {"of_none",
+                 {{{0, 1}}},
+                 [](const Tensors& t) {
+                   return expand(t[0], {0, 5});
+                 }},
+                {"empty",
+                 {{{1, 3}}},
+                 [](const Tensors& t) {
+                   return expand(t[0], {0, 3});
+                 }}},
+    .workloads = {{"copy_4096x4096",
+                   {{{4096}}},
+                   [](const Tensors& t) {
+                     return contiguous(expand(t[0], {4096, 4096}));
+                   }}},
+    .invalid = {{"size",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return expand(t[0], {3, 6});
+                 }},
+                {"new_axis",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return expand(t[0], {-1, 3, 5});
+                 }},
                 {"rank", {{{3, 5}}}, [](const Tensors& t) { return expand(t[0], {5}); }}},
 }};
 

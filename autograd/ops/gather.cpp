@@ -45,10 +45,10 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index) {
   check_places(x, at, places, "gather");
   return record("gather", {x}, gathered(x, at, places),
                 [own = x.shape(), at, places = save(places)](const Tensor& dy) -> Tensors {
-    const Tensor dx = zeros(own, dtype_of_sums(dy.dtype()), dy.device());
-    scatter_into(dx, at, *places, dy);
-    return {cast(dx, dy.dtype())};
-  });
+                  const Tensor dx = zeros(own, dtype_of_sums(dy.dtype()), dy.device());
+                  scatter_into(dx, at, *places, dy);
+                  return {cast(dx, dy.dtype())};
+                });
 }
 
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
@@ -67,15 +67,15 @@ Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor&
   scatter_into(y, at, places, src);
   return record("scatter_add", {x, src}, cast(y, x.dtype()),
                 [own = src.shape(), at, places = save(places)](const Tensor& dy) -> Tensors {
-    Tensor dsrc;
-    if (needs_grad(1)) dsrc = gathered(dy, at, *places);
-    if (dsrc.defined() && dsrc.shape() != own) {  // the rest of src is not used
-      const Tensor part = dsrc;
-      dsrc = zeros(own, dy.dtype(), dy.device());
-      copy(corner(dsrc, part.shape()), part);
-    }
-    return {dy, dsrc};
-  });
+                  Tensor dsrc;
+                  if (needs_grad(1)) dsrc = gathered(dy, at, *places);
+                  if (dsrc.defined() && dsrc.shape() != own) {  // the rest of src is not used
+                    const Tensor part = dsrc;
+                    dsrc = zeros(own, dy.dtype(), dy.device());
+                    copy(corner(dsrc, part.shape()), part);
+                  }
+                  return {dy, dsrc};
+                });
 }
 
 static Tensor gather_first(const Tensors& t) { return gather(t[0], 0, t[1]); }
@@ -84,18 +84,16 @@ static const RegisterOp register_gather{{
     .name = "gather",
     .samples = {{"last", {{{4, 6}}, {{4, 3}, 0, 6, Fill::index}}, gather_second},
                 {"first", {{{5, 3}}, {{7, 3}, 0, 5, Fill::index}}, gather_first},
-                {"middle", {{{2, 4, 3}}, {{2, 6, 3}, 0, 4, Fill::index}},
+                {"middle",
+                 {{{2, 4, 3}}, {{2, 6, 3}, 0, 4, Fill::index}},
                  [](const Tensors& t) { return gather(t[0], -2, t[1]); }},
-                {"smaller", {{{4, 6, 5}}, {{2, 8, 3}, 0, 6, Fill::index}},
-                 gather_second},
+                {"smaller", {{{4, 6, 5}}, {{2, 8, 3}, 0, 6, Fill::index}}, gather_second},
                 {"labels", {{{9, 5}}, {{9, 1}, 0, 5, Fill::index}}, gather_second},
                 {"scalar", {{{}}, {{}, 0, 1, Fill::index}}, gather_first},
                 {"no_index", {{{3, 5}}, {{3, 0}, 0, 1, Fill::index}}, gather_second},
                 {"empty", {{{0, 5}}, {{0, 2}, 0, 5, Fill::index}}, gather_second}},
-    .workloads = {{"4096x4096", {{{4096, 4096}}, {{4096, 4096}, 0, 4096, Fill::index}},
-                   gather_second},
-                  {"rows_4096x4096", {{{4096, 4096}}, {{4096, 4096}, 0, 4096, Fill::index}},
-                   gather_first}},
+    .workloads = {{"4096x4096", {{{4096, 4096}}, {{4096, 4096}, 0, 4096, Fill::index}}, gather_second},
+                  {"rows_4096x4096", {{{4096, 4096}}, {{4096, 4096}, 0, 4096, Fill::index}}, gather_first}},
     .invalid = {{"range", {{{3, 5}}, {{3, 2}, 5, 6, Fill::index}}, gather_second},
                 {"negative", {{{3, 5}}, {{3, 2}, -1, 0, Fill::index}}, gather_second},
                 {"rank", {{{3, 5}}, {{3}, 0, 3, Fill::index}}, gather_second},
@@ -109,16 +107,19 @@ static const RegisterOp register_scatter_add{{
     .name = "scatter_add",
     .samples = {{"last", {{{4, 6}}, {{4, 3}}, {{4, 3}, 0, 6, Fill::index}}, scatter_last},
                 {"first", {{{5, 3}}, {{9, 3}}, {{9, 3}, 0, 5, Fill::index}}, scatter_rows},
-                {"middle", {{{2, 4, 3}}, {{2, 6, 3}}, {{2, 6, 3}, 0, 4, Fill::index}},
+                {"middle",
+                 {{{2, 4, 3}}, {{2, 6, 3}}, {{2, 6, 3}, 0, 4, Fill::index}},
                  [](const Tensors& t) { return scatter_add(t[0], 1, t[2], t[1]); }},
-                {"smaller", {{{4, 6, 5}}, {{3, 9, 4}}, {{2, 8, 3}, 0, 6, Fill::index}},
+                {"smaller",
+                 {{{4, 6, 5}}, {{3, 9, 4}}, {{2, 8, 3}, 0, 6, Fill::index}},
                  [](const Tensors& t) { return scatter_add(t[0], 1, t[2], t[1]); }},
                 {"few_places", {{{3}}, {{400}}, {{400}, 0, 3, Fill::index}}, scatter_rows},
                 {"many_columns", {{{2, 1100}}, {{5, 1100}}, {{5, 1100}, 0, 2, Fill::index}}, scatter_rows},
                 {"no_index", {{{3, 5}}, {{3, 4}}, {{3, 0}, 0, 1, Fill::index}}, scatter_last},
                 {"empty", {{{0, 5}}, {{0, 2}}, {{0, 2}, 0, 5, Fill::index}}, scatter_last}},
     .workloads = {{"4096x4096", {{{4096, 4096}}, {{4096, 4096}}, {{4096, 4096}, 0, 4096, Fill::index}}, scatter_last},
-                  {"rows_4096x4096", {{{4096, 4096}}, {{4096, 4096}}, {{4096, 4096}, 0, 4096, Fill::index}},
+                  {"rows_4096x4096",
+                   {{{4096, 4096}}, {{4096, 4096}}, {{4096, 4096}, 0, 4096, Fill::index}},
                    scatter_rows}},
     .invalid = {{"range", {{{3, 5}}, {{3, 2}}, {{3, 2}, 5, 6, Fill::index}}, scatter_last},
                 {"source", {{{3, 5}}, {{3, 1}}, {{3, 2}, 0, 5, Fill::index}}, scatter_last},

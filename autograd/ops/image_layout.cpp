@@ -13,17 +13,19 @@ Tensor to_nchw(const Tensor& x) {
 }
 
 using Sizes = std::initializer_list<int64_t>;
-#define RT_LAYOUT_RECORD(op, small, large)                                                                     \
-  static const RegisterOp register_##op{{                                                                      \
-      .name = #op,                                                                                             \
-      .samples = {{"few_channels", {{{2, 3, 5, 4}}}, [](const Tensors& t) { return op(t[0]); }},               \
-                  {"one", {{{2, 1, 5, 1}}}, [](const Tensors& t) { return op(t[0]); }},                        \
-                  {"tiles", {{{2, 35, 3, 37}}}, [](const Tensors& t) { return op(t[0]); }},                    \
-                  {"empty", {{{0, 3, 4, 5}}}, [](const Tensors& t) { return op(t[0]); }}},                     \
-      .workloads = {{"128x3x32x32", {{small}}, [](const Tensors& t) { return op(t[0]); }},                     \
-                    {"128x64x32x32", {{large}}, [](const Tensors& t) { return op(t[0]); }}},                   \
-      .invalid = {{"rank", {{{2, 3, 4}}}, [](const Tensors& t) { return op(t[0]); }}},                         \
-  }}
+#define RT_LAYOUT_RECORD(op, small, large)                                                       \
+  static const RegisterOp register_##op {                                                        \
+    {                                                                                            \
+      .name = #op,                                                                               \
+      .samples = {{"few_channels", {{{2, 3, 5, 4}}}, [](const Tensors& t) { return op(t[0]); }}, \
+                  {"one", {{{2, 1, 5, 1}}}, [](const Tensors& t) { return op(t[0]); }},          \
+                  {"tiles", {{{2, 35, 3, 37}}}, [](const Tensors& t) { return op(t[0]); }},      \
+                  {"empty", {{{0, 3, 4, 5}}}, [](const Tensors& t) { return op(t[0]); }}},       \
+      .workloads = {{"128x3x32x32", {{small}}, [](const Tensors& t) { return op(t[0]); }},       \
+                    {"128x64x32x32", {{large}}, [](const Tensors& t) { return op(t[0]); }}},     \
+      .invalid = {{"rank", {{{2, 3, 4}}}, [](const Tensors& t) { return op(t[0]); }}},           \
+    }                                                                                            \
+  }
 RT_LAYOUT_RECORD(to_nhwc, (Sizes{128, 3, 32, 32}), (Sizes{128, 64, 32, 32}));
 RT_LAYOUT_RECORD(to_nchw, (Sizes{128, 32, 32, 3}), (Sizes{128, 32, 32, 64}));
 #undef RT_LAYOUT_RECORD

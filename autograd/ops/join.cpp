@@ -172,11 +172,23 @@ static const RegisterOp register_stack{{
 static const RegisterOp register_split{{
     .name = "split",
     .samples = {{"equal", {{{7, 3}}}, [](const Tensors& t) { return split(t[0], 3)[2]; }},
-                {"sizes", {{{3, 7}}}, [](const Tensors& t) { return split(t[0], {2, 0, 5}, 1)[2]; }},
+                {"sizes",
+                 {{{3, 7}}},
+                 [](const Tensors& t) {
+                   return split(t[0], {2, 0, 5}, 1)[2];
+                 }},
                 {"both", {{{4, 3}}}, [](const Tensors& t) { return concat(split(t[0], 2), 1); }},
                 {"empty", {{{0, 3}}}, [](const Tensors& t) { return split(t[0], 2)[0]; }}},
-    .invalid = {{"sum", {{{3, 5}}}, [](const Tensors& t) { return split(t[0], {1, 1})[0]; }},
-                {"beyond", {{{3, 5}}}, [](const Tensors& t) { return split(t[0], {2, 2})[0]; }},
+    .invalid = {{"sum",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return split(t[0], {1, 1})[0];
+                 }},
+                {"beyond",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return split(t[0], {2, 2})[0];
+                 }},
                 {"size", {{{3, 5}}}, [](const Tensors& t) { return split(t[0], 0)[0]; }}},
 }};
 static const RegisterOp register_chunk{{
@@ -188,14 +200,42 @@ static const RegisterOp register_chunk{{
 }};
 static const RegisterOp register_repeat{{
     .name = "repeat",
-    .samples = {{"rows", {{{3, 5}}}, [](const Tensors& t) { return repeat(t[0], {2, 1}); }},
-                {"both", {{{3, 5}}}, [](const Tensors& t) { return repeat(t[0], {2, 3}); }},
-                {"new_axis", {{{3, 1}}}, [](const Tensors& t) { return repeat(t[0], {2, 1, 4}); }},
-                {"none", {{{3, 5}}}, [](const Tensors& t) { return repeat(t[0], {2, 0}); }},
-                {"empty", {{{0, 5}}}, [](const Tensors& t) { return repeat(t[0], {2, 2}); }}},
-    .workloads = {{"2x2_of_2048x2048", {{{2048, 2048}}}, [](const Tensors& t) { return repeat(t[0], {2, 2}); }}},
+    .samples = {{"rows",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return repeat(t[0], {2, 1});
+                 }},
+                {"both",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return repeat(t[0], {2, 3});
+                 }},
+                {"new_axis",
+                 {{{3, 1}}},
+                 [](const Tensors& t) {
+                   return repeat(t[0], {2, 1, 4});
+                 }},
+                {"none",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return repeat(t[0], {2, 0});
+                 }},
+                {"empty",
+                 {{{0, 5}}},
+                 [](const Tensors& t) {
+                   return repeat(t[0], {2, 2});
+                 }}},
+    .workloads = {{"2x2_of_2048x2048",
+                   {{{2048, 2048}}},
+                   [](const Tensors& t) {
+                     return repeat(t[0], {2, 2});
+                   }}},
     .invalid = {{"rank", {{{3, 5}}}, [](const Tensors& t) { return repeat(t[0], {2}); }},
-                {"negative", {{{3, 5}}}, [](const Tensors& t) { return repeat(t[0], {2, -1}); }}},
+                {"negative",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return repeat(t[0], {2, -1});
+                 }}},
 }};
 static const RegisterOp register_roll{{
     .name = "roll",

@@ -29,15 +29,15 @@ Tensor elementwise_loss(const char* op, LossRule rule, const Tensor& x, const Te
   loss_forward(y, x, target, w, q, rule);
   return record(op, {x, target}, y,
                 [x = save(x), t = save(target), w = save(w), q = save(q), rule](const Tensor& dy) -> Tensors {
-    const Tensor from = expand(dy, (*x).shape());
-    const auto gradient = [&](size_t input, LossPart part) {
-      if (!needs_grad(input)) return Tensor{};
-      const Tensor to((*x).shape(), (*x).dtype(), (*x).device());
-      loss_backward(to, from, *x, *t, *w, *q, rule, part);
-      return to;
-    };
-    return {gradient(0, LossPart::to_input), gradient(1, LossPart::to_target)};
-  });
+                  const Tensor from = expand(dy, (*x).shape());
+                  const auto gradient = [&](size_t input, LossPart part) {
+                    if (!needs_grad(input)) return Tensor{};
+                    const Tensor to((*x).shape(), (*x).dtype(), (*x).device());
+                    loss_backward(to, from, *x, *t, *w, *q, rule, part);
+                    return to;
+                  };
+                  return {gradient(0, LossPart::to_input), gradient(1, LossPart::to_target)};
+                });
 }
 
 }  // namespace
@@ -89,14 +89,15 @@ static std::vector<Sample> loss_samples(double low, double high, LossCall f) {
   const auto sample = [&](const char* tag, const Shape& shape, LossReduction r) {
     return Sample{tag, {{shape, -3, 3}, {shape, low, high}}, [f, r](const Tensors& t) { return f(t[0], t[1], r); }};
   };
-  return {sample("mean", {3, 37}, LossReduction::mean),    sample("sum", {2, 5, 3}, LossReduction::sum),
-          sample("none", {5, 19}, LossReduction::none),    sample("batch_mean", {4, 6}, LossReduction::batch_mean),
-          sample("number", {}, LossReduction::mean),       sample("long", {1201}, LossReduction::mean),
+  return {sample("mean", {3, 37}, LossReduction::mean),      sample("sum", {2, 5, 3}, LossReduction::sum),
+          sample("none", {5, 19}, LossReduction::none),      sample("batch_mean", {4, 6}, LossReduction::batch_mean),
+          sample("number", {}, LossReduction::mean),         sample("long", {1201}, LossReduction::mean),
           sample("empty_mean", {0, 4}, LossReduction::mean), sample("empty", {0, 4}, LossReduction::none)};
 }
 static std::vector<Sample> loss_workloads(double low, double high, LossCall f) {
-  return {{"8192x1000", {{{8192, 1000}}, {{8192, 1000}, low, high}},
-           [f](const Tensors& t) { return f(t[0], t[1], LossReduction::mean); }}};
+  return {{"8192x1000", {{{8192, 1000}}, {{8192, 1000}, low, high}}, [f](const Tensors& t) {
+             return f(t[0], t[1], LossReduction::mean);
+           }}};
 }
 static std::vector<Sample> loss_refusals(LossCall f) {
   return {{"shapes", {{{3, 5}}, {{3, 1}}}, [f](const Tensors& t) { return f(t[0], t[1], LossReduction::mean); }},
@@ -116,9 +117,8 @@ static Op with_samples(Op op, const Samples& more) {
 
 static const RegisterOp register_mse_loss{loss_op("mse_loss", -3, 3, mse_loss)};
 static const RegisterOp register_l1_loss{loss_op("l1_loss", -3, 3, l1_loss)};
-static const RegisterOp register_smooth_l1_loss{loss_op("smooth_l1_loss", -3, 3, [](auto& x, auto& t, auto r) {
-  return smooth_l1_loss(x, t, 1.5, r);
-})};
+static const RegisterOp register_smooth_l1_loss{
+    loss_op("smooth_l1_loss", -3, 3, [](auto& x, auto& t, auto r) { return smooth_l1_loss(x, t, 1.5, r); })};
 static const RegisterOp register_huber_loss{
     loss_op("huber_loss", -3, 3, [](auto& x, auto& t, auto r) { return huber_loss(x, t, 1.5, r); })};
 // Factors come from integers: they have no gradient.
@@ -129,17 +129,19 @@ static Tensor weighted_bce(const Tensors& t, LossReduction r) {
 static const RegisterOp register_bce{with_samples(
     loss_op("binary_cross_entropy_with_logits", 0, 1,
             [](auto& x, auto& t, auto r) { return binary_cross_entropy_with_logits(x, t, {.reduction = r}); }),
-    {{"weights", {{{5, 7}, -3, 3}, {{5, 7}, 0, 1}, {{5, 1}, 0, 4, Fill::index}, {{7}, 1, 4, Fill::index}},
+    {{"weights",
+      {{{5, 7}, -3, 3}, {{5, 7}, 0, 1}, {{5, 1}, 0, 4, Fill::index}, {{7}, 1, 4, Fill::index}},
       [](const Tensors& t) { return weighted_bce(t, LossReduction::mean); }},
-     {"weights_none", {{{5, 7}, -3, 3}, {{5, 7}, 0, 1}, {{5, 1}, 0, 4, Fill::index}, {{7}, 1, 4, Fill::index}},
+     {"weights_none",
+      {{{5, 7}, -3, 3}, {{5, 7}, 0, 1}, {{5, 1}, 0, 4, Fill::index}, {{7}, 1, 4, Fill::index}},
       [](const Tensors& t) { return weighted_bce(t, LossReduction::none); }},
      {"pos_weight", {{{5, 7}, -3, 3}, {{5, 7}, 0, 1}, {{7}, 1, 4, Fill::index}}, [](const Tensors& t) {
         return binary_cross_entropy_with_logits(t[0], t[1], {.pos_weight = cast(t[2], t[0].dtype())});
       }}})};
-static const RegisterOp register_kl_div{with_samples(
-    loss_op("kl_div", 0.1, 1, [](auto& x, auto& t, auto r) { return kl_div(x, t, {.reduction = r}); }),
-    {{"log_target", {{{5, 7}, -3, 0}, {{5, 7}, -3, 0}}, [](const Tensors& t) {
-        return kl_div(t[0], t[1], {.log_target = true});
-      }}})};
+static const RegisterOp register_kl_div{
+    with_samples(loss_op("kl_div", 0.1, 1, [](auto& x, auto& t, auto r) { return kl_div(x, t, {.reduction = r}); }),
+                 {{"log_target", {{{5, 7}, -3, 0}, {{5, 7}, -3, 0}}, [](const Tensors& t) {
+                     return kl_div(t[0], t[1], {.log_target = true});
+                   }}})};
 
 }  // namespace ringtape

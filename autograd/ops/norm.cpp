@@ -10,15 +10,13 @@ void check_norm_parameter(const char* op, const Tensor& x, const Tensor& t, cons
   if (!t.defined()) return;
   RT_CHECK_AS(ShapeError, t.shape() == wanted, op, ": expected ", what, " of shape ", wanted, " for x ", x.shape(),
               ", got ", t.shape());
-  RT_CHECK_AS(DTypeError, t.dtype() == wide_dtype(x), op, ": x and ", what, " of ", x.dtype(), " and ", t.dtype(),
-              "; ", what, " must be ", wide_dtype(x), ": convert it with cast(x, dtype)");
+  RT_CHECK_AS(DTypeError, t.dtype() == wide_dtype(x), op, ": x and ", what, " of ", x.dtype(), " and ", t.dtype(), "; ",
+              what, " must be ", wide_dtype(x), ": convert it with cast(x, dtype)");
   RT_CHECK_AS(DeviceError, t.device() == x.device(), op, ": x and ", what, " on ", x.device(), " and ", t.device(),
               "; move one with to(x, device)");
 }
 
-void check_eps(const char* op, double eps) {
-  RT_CHECK_AS(UsageError, eps >= 0, op, ": eps ", eps, " is below 0");
-}
+void check_eps(const char* op, double eps) { RT_CHECK_AS(UsageError, eps >= 0, op, ": eps ", eps, " is below 0"); }
 
 Tensor contiguous_if_there(const Tensor& x) { return x.defined() ? contiguous(x) : x; }
 
@@ -31,8 +29,8 @@ Tensor norm_parameter_grad(size_t input, const Tensor& parameter) {
 Shape normalized_axes(const char* op, const Tensor& x, const Tensor& w, const Tensor& b) {
   const Tensor& given = w.defined() ? w : b;
   const int rank = given.defined() ? given.rank() : 1;
-  RT_CHECK_AS(ShapeError, rank >= 1 && rank <= x.rank(), op, ": expected w of 1 to ", x.rank(),
-              " trailing axes of x ", x.shape(), ", got ", given.defined() ? given.shape().str() : "none");
+  RT_CHECK_AS(ShapeError, rank >= 1 && rank <= x.rank(), op, ": expected w of 1 to ", x.rank(), " trailing axes of x ",
+              x.shape(), ", got ", given.defined() ? given.shape().str() : "none");
   Shape out;
   for (int i = x.rank() - rank; i < x.rank(); ++i) out.append(x.shape()[i]);
   return out;
@@ -54,10 +52,11 @@ Tensor normalize_rows(const char* op, const Tensor& x0, const Tensor& w0, const 
   return record(op, {x, w, b}, y,
                 [x = save(x), w = save(w), b = save(b), statistics = save(statistics), as_rows,
                  centred](const Tensor& dy) -> Tensors {
-    const Tensor dx = empty_like(*x), dw = norm_parameter_grad(1, *w), db = norm_parameter_grad(2, *b);
-    layer_norm_backward(as_rows(dx), dw, db, as_rows(contiguous(dy)), as_rows(*x), *statistics, *w, centred);
-    return {dx, dw, db};
-  });
+                  const Tensor dx = empty_like(*x), dw = norm_parameter_grad(1, *w), db = norm_parameter_grad(2, *b);
+                  layer_norm_backward(as_rows(dx), dw, db, as_rows(contiguous(dy)), as_rows(*x), *statistics, *w,
+                                      centred);
+                  return {dx, dw, db};
+                });
 }
 
 Tensor normalize_groups(const char* op, const Tensor& x0, int64_t groups, const Tensor& w0, const Tensor& b0,
@@ -79,13 +78,13 @@ Tensor normalize_groups(const char* op, const Tensor& x0, int64_t groups, const 
   };
   const Tensor y = empty_like(x), statistics({samples, groups, 2}, wide_dtype(x), x.device());
   group_norm_forward(as_samples(y), statistics, as_samples(x), w, b, eps);
-  return record(op, {x, w, b}, y,
-                [x = save(x), w = save(w), b = save(b), statistics = save(statistics),
-                 as_samples](const Tensor& dy) -> Tensors {
-    const Tensor dx = empty_like(*x), dw = norm_parameter_grad(1, *w), db = norm_parameter_grad(2, *b);
-    group_norm_backward(as_samples(dx), dw, db, as_samples(contiguous(dy)), as_samples(*x), *statistics, *w);
-    return {dx, dw, db};
-  });
+  return record(
+      op, {x, w, b}, y,
+      [x = save(x), w = save(w), b = save(b), statistics = save(statistics), as_samples](const Tensor& dy) -> Tensors {
+        const Tensor dx = empty_like(*x), dw = norm_parameter_grad(1, *w), db = norm_parameter_grad(2, *b);
+        group_norm_backward(as_samples(dx), dw, db, as_samples(contiguous(dy)), as_samples(*x), *statistics, *w);
+        return {dx, dw, db};
+      });
 }
 
 }  // namespace
@@ -149,7 +148,9 @@ static const RegisterOp register_rms_norm{{
 }};
 
 template <int64_t groups>
-static Tensor call_group_norm(const Tensors& t) { return group_norm(t[0], groups, parameter(t, 1), parameter(t, 2)); }
+static Tensor call_group_norm(const Tensors& t) {
+  return group_norm(t[0], groups, parameter(t, 1), parameter(t, 2));
+}
 static const RegisterOp register_group_norm{{
     .name = "group_norm",
     .samples = {{"images", {{{2, 3, 3, 6}}, {{6}}, {{6}}}, call_group_norm<2>},
@@ -179,8 +180,7 @@ static const RegisterOp register_instance_norm{{
                 {"empty", {{{0, 3, 4}}, {{4}}, {{4}}}, call_instance_norm},
                 {"no_channels", {{{2, 3, 0}}, {{0}}, {{0}}}, call_instance_norm}},
     .workloads = {{"32x64x64x64", {{{32, 64, 64, 64}}, {{64}}, {{64}}}, call_instance_norm}},
-    .invalid = {{"channels", {{{2, 3, 6}}, {{5}}, {{5}}}, call_instance_norm},
-                {"rank", {{{}}}, call_instance_norm}},
+    .invalid = {{"channels", {{{2, 3, 6}}, {{5}}, {{5}}}, call_instance_norm}, {"rank", {{{}}}, call_instance_norm}},
     .tolerance = 16,
 }};
 

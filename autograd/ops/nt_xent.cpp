@@ -43,12 +43,12 @@ Tensor nt_xent(const Tensor& q, const Tensor& k, int64_t first, double temperatu
   if (alone)
     return record("nt_xent", {x}, loss.window({}, {}),
                   [x = save(x), lse = save(lse), side](const Tensor& dy) -> Tensors {
-      return {side(0, *x, *x, *lse, *lse, dy)};
-    });
+                    return {side(0, *x, *x, *lse, *lse, dy)};
+                  });
   return record("nt_xent", {x, y}, loss.window({}, {}),
                 [x = save(x), y = save(y), lse = save(lse), side](const Tensor& dy) -> Tensors {
-    return {side(0, *x, *y, *lse, View{}, dy), side(1, *y, *x, View{}, *lse, dy)};
-  });
+                  return {side(0, *x, *y, *lse, View{}, dy), side(1, *y, *x, View{}, *lse, dy)};
+                });
 }
 
 static Tensor alone(const Tensors& t) { return nt_xent(t[0], t[0], 0, 0.5); }
@@ -63,7 +63,8 @@ static const RegisterOp register_nt_xent{{
                 {"among", {{{4, 3}}, {{9, 3}}}, among},
                 {"sharp", {{{6, 7}}, {{14, 7}}}, [](const Tensors& t) { return nt_xent(t[0], t[1], 8, 0.1); }},
                 {"tiles", {{{130, 17}}}, alone},
-                {"tiles_among", {{{70, 70}, -.3, .3}, {{150, 70}, -.3, .3}},
+                {"tiles_among",
+                 {{{70, 70}, -.3, .3}, {{150, 70}, -.3, .3}},
                  [](const Tensors& t) { return nt_xent(t[0], t[1], 70, .5); }}},
     .workloads = {{"4096x128", {{{4096, 128}, -0.1, 0.1}}, alone}},
     .invalid = {{"odd", {{{5, 3}}, {{9, 3}}}, among},

@@ -37,8 +37,7 @@ Sorted first_sorted(const Tensor& x, int at, int64_t k, bool descending, const c
   if (!last) values = transpose(values, at, -1), indices = transpose(indices, at, -1);
   values = record(op, {x}, values, [indices = save(indices), own = x.shape(), at](const Tensor& dy) -> Tensors {
     const Tensor dx = zeros(own, dy.dtype(), dy.device());
-    scatter_add_forward(three_axes(dx, at), three_axes(contiguous(*indices), at), three_axes(contiguous(dy), at),
-                        true);
+    scatter_add_forward(three_axes(dx, at), three_axes(contiguous(*indices), at), three_axes(contiguous(dy), at), true);
     return {dx};
   });
   return {values, indices};
@@ -69,26 +68,28 @@ Sorted topk(const Tensor& x, int64_t k, int axis, bool largest) {
   return first_sorted(x, at, k, largest, "topk");
 }
 
-#define RT_EXTREME_RECORD(op)                                                                                        \
-  static const RegisterOp register_##op{{                                                                            \
-      .name = #op,                                                                                                   \
-      .samples = {{"rows", {{{4, 37}}}, [](const Tensors& t) { return op(t[0], -1); }},                              \
-                  {"columns", {{{37, 4}}}, [](const Tensors& t) { return op(t[0], 0); }},                            \
-                  {"middle", {{{3, 7, 2}}}, [](const Tensors& t) { return op(t[0], 1, true); }},                     \
-                  {"long_rows", {{{2, 5000}}}, [](const Tensors& t) { return op(t[0], 1); }},                        \
-                  {"long_columns", {{{9000, 5}}}, [](const Tensors& t) { return op(t[0], 0); }},                     \
-                  {"wide", {{{3, 2, 700}}}, [](const Tensors& t) { return op(t[0], 0); }},                           \
-                  {"all", {{{5, 7}}}, [](const Tensors& t) { return op(t[0]); }},                                    \
-                  {"scalar", {{{}}}, [](const Tensors& t) { return op(t[0], 0, true); }},                            \
-                  {"empty", {{{0, 3}}}, [](const Tensors& t) { return op(t[0], 1); }}},                              \
-      .workloads = {{"8192x1000", {{{8192, 1000}}}, [](const Tensors& t) { return op(t[0], 1); }},                   \
-                    {"columns_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0], 0); }},           \
-                    {"all_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0]); }}},                 \
-      .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], 2); }},                                \
-                  {"of_none", {{{3, 0}}}, [](const Tensors& t) { return op(t[0], 1); }},                             \
-                  {"all_of_none", {{{3, 0}}}, [](const Tensors& t) { return op(t[0]); }}},                           \
-      .differentiable = false,                                                                                       \
-  }}
+#define RT_EXTREME_RECORD(op)                                                                              \
+  static const RegisterOp register_##op {                                                                  \
+    {                                                                                                      \
+      .name = #op,                                                                                         \
+      .samples = {{"rows", {{{4, 37}}}, [](const Tensors& t) { return op(t[0], -1); }},                    \
+                  {"columns", {{{37, 4}}}, [](const Tensors& t) { return op(t[0], 0); }},                  \
+                  {"middle", {{{3, 7, 2}}}, [](const Tensors& t) { return op(t[0], 1, true); }},           \
+                  {"long_rows", {{{2, 5000}}}, [](const Tensors& t) { return op(t[0], 1); }},              \
+                  {"long_columns", {{{9000, 5}}}, [](const Tensors& t) { return op(t[0], 0); }},           \
+                  {"wide", {{{3, 2, 700}}}, [](const Tensors& t) { return op(t[0], 0); }},                 \
+                  {"all", {{{5, 7}}}, [](const Tensors& t) { return op(t[0]); }},                          \
+                  {"scalar", {{{}}}, [](const Tensors& t) { return op(t[0], 0, true); }},                  \
+                  {"empty", {{{0, 3}}}, [](const Tensors& t) { return op(t[0], 1); }}},                    \
+      .workloads = {{"8192x1000", {{{8192, 1000}}}, [](const Tensors& t) { return op(t[0], 1); }},         \
+                    {"columns_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0], 0); }}, \
+                    {"all_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0]); }}},       \
+      .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], 2); }},                      \
+                  {"of_none", {{{3, 0}}}, [](const Tensors& t) { return op(t[0], 1); }},                   \
+                  {"all_of_none", {{{3, 0}}}, [](const Tensors& t) { return op(t[0]); }}},                 \
+      .differentiable = false,                                                                             \
+    }                                                                                                      \
+  }
 RT_EXTREME_RECORD(argmax);
 RT_EXTREME_RECORD(argmin);
 #undef RT_EXTREME_RECORD

@@ -20,9 +20,7 @@ Tensor pad2d(const Tensor& x, int64_t top, int64_t bottom, int64_t left, int64_t
   if (left > 0) fill(spatial_window(y, top, h, 0, left), value);
   if (right > 0) fill(spatial_window(y, top, h, left + w, right), value);
   copy(spatial_window(y, top, h, left, w), x);
-  describe([&] {
-    return OpAttributes{{"pads", std::vector<int64_t>{top, left, bottom, right}}, {"value", value}};
-  });
+  describe([&] { return OpAttributes{{"pads", std::vector<int64_t>{top, left, bottom, right}}, {"value", value}}; });
   return record("pad2d", {x}, y, [=](const Tensor& dy) -> Tensors { return {spatial_window(dy, top, h, left, w)}; });
 }
 

@@ -33,12 +33,27 @@ Tensor transpose(const Tensor& x, int a, int b) {
 
 static const RegisterOp register_permute{{
     .name = "permute",
-    .samples = {{"rotate", {{{2, 3, 4}}}, [](const Tensors& t) { return permute(t[0], {2, 0, 1}); }},
-                {"empty", {{{0, 3}}}, [](const Tensors& t) { return permute(t[0], {1, 0}); }}},
-    .workloads = {{"copy_4096x4096", {{{4096, 4096}}},
-                   [](const Tensors& t) { return contiguous(permute(t[0], {1, 0})); }}},
+    .samples = {{"rotate",
+                 {{{2, 3, 4}}},
+                 [](const Tensors& t) {
+                   return permute(t[0], {2, 0, 1});
+                 }},
+                {"empty",
+                 {{{0, 3}}},
+                 [](const Tensors& t) {
+                   return permute(t[0], {1, 0});
+                 }}},
+    .workloads = {{"copy_4096x4096",
+                   {{{4096, 4096}}},
+                   [](const Tensors& t) {
+                     return contiguous(permute(t[0], {1, 0}));
+                   }}},
     .invalid = {{"count", {{{3, 5}}}, [](const Tensors& t) { return permute(t[0], {0}); }},
-                {"twice", {{{3, 5}}}, [](const Tensors& t) { return permute(t[0], {1, 1}); }}},
+                {"twice",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return permute(t[0], {1, 1});
+                 }}},
 }};
 static const RegisterOp register_transpose{{
     .name = "transpose",

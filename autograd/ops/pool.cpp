@@ -28,10 +28,10 @@ Tensor max_pool2d(const Tensor& x0, int64_t r, int64_t s, const Window& window) 
   describe([&] { return OpAttributes{attribute_of(window), {"size", std::vector<int64_t>{r, s}}}; });
   return record("max_pool2d", {x}, y,
                 [index = save(index), own = x.shape(), r, s, window](const Tensor& dy) -> Tensors {
-    const Tensor dx(own, dy.dtype(), dy.device());
-    max_pool2d_backward(dx, contiguous(dy), *index, r, s, window);
-    return {dx};
-  });
+                  const Tensor dx(own, dy.dtype(), dy.device());
+                  max_pool2d_backward(dx, contiguous(dy), *index, r, s, window);
+                  return {dx};
+                });
 }
 
 Tensor avg_pool2d(const Tensor& x0, int64_t r, int64_t s, const Window& window) {
@@ -60,15 +60,21 @@ constexpr Window kWide{2, 4, 1, 1, 2, 2};
            {"overlapping", {{{1, 5, 6, 2}}}, [](const Tensors& t) { return op(t[0], 3, 3, square_window(1)); }},       \
            {"rest", {{{1, 7, 5, 5}}}, [](const Tensors& t) { return op(t[0], 2, 2, square_window(2)); }},              \
            {"gaps", {{{1, 8, 9, 3}}}, [](const Tensors& t) { return op(t[0], 2, 2, square_window(3)); }},              \
-           {"rectangular", {{{1, 6, 7, 3}}}, [](const Tensors& t) { return op(t[0], 3, 2, {2, 1, 1, 0, 1, 2}); }},     \
+           {"rectangular",                                                                                             \
+            {{{1, 6, 7, 3}}},                                                                                          \
+            [](const Tensors& t) {                                                                                     \
+              return op(t[0], 3, 2, {2, 1, 1, 0, 1, 2});                                                               \
+            }},                                                                                                        \
            {"whole", {{{2, 4, 4, 8}}}, [](const Tensors& t) { return op(t[0], 4, 4, {}); }},                           \
            {"outside", {{{1, 1, 8, 2}}}, [](const Tensors& t) { return clamp(op(t[0], 2, 2, kWide), -2, 2); }},        \
            {"no_channels", {{{2, 4, 4, 0}}}, [](const Tensors& t) { return op(t[0], 2, 2, square_window(2)); }},       \
            {"empty_vectors", {{{0, 4, 4, 8}}}, [](const Tensors& t) { return op(t[0], 3, 3, square_window(2, 1)); }},  \
            {"empty", {{{0, 4, 4, 3}}}, [](const Tensors& t) { return op(t[0], 2, 2, square_window(2)); }}},            \
-      .workloads = {{"2x2_128x32x32x64", {{{128, 32, 32, 64}}},                                                        \
+      .workloads = {{"2x2_128x32x32x64",                                                                               \
+                     {{{128, 32, 32, 64}}},                                                                            \
                      [](const Tensors& t) { return op(t[0], 2, 2, square_window(2)); }},                               \
-                    {"3x3_s2_64x56x56x64", {{{64, 56, 56, 64}}},                                                       \
+                    {"3x3_s2_64x56x56x64",                                                                             \
+                     {{{64, 56, 56, 64}}},                                                                             \
                      [](const Tensors& t) { return op(t[0], 3, 3, square_window(2, 1)); }}},                           \
       .invalid = {{"rank", {{{4, 4, 3}}}, [](const Tensors& t) { return op(t[0], 2, 2, square_window(2)); }},          \
                   {"window", {{{1, 2, 2, 3}}}, [](const Tensors& t) { return op(t[0], 3, 3, square_window(2)); }},     \

@@ -156,14 +156,12 @@ Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
 // The square root whose slope at 0 is 0.
 static Tensor root(const Tensor& x) {
   const Tensor y = sqrt(x.detach());
-  return record("sqrt", {x}, y, [y = save(y)](const Tensor& dy) -> Tensors {
-    return {where(equal(*y, 0), 0, dy / (*y * 2))};
-  });
+  return record("sqrt", {x}, y,
+                [y = save(y)](const Tensor& dy) -> Tensors { return {where(equal(*y, 0), 0, dy / (*y * 2))}; });
 }
 
 Tensor standard_deviation(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
-  if (const CastTo to = autocast("standard_deviation", x))
-    return standard_deviation(to(x), axes, keepdim, correction);
+  if (const CastTo to = autocast("standard_deviation", x)) return standard_deviation(to(x), axes, keepdim, correction);
   check_float(x, "standard_deviation");
   if (size_of(x.dtype()) == 2)
     return cast(standard_deviation(cast(x, DType::f32), axes, keepdim, correction), x.dtype());
@@ -203,10 +201,10 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   describe_reduction(x, axes, keepdim);
   return record("logsumexp", {x}, r.result(y),
                 [x = save(x), top = save(top), log_sum = save(log_sum), r](const Tensor& dy) -> Tensors {
-    Tensor dx = empty_like(*x);
-    logsumexp_backward(dx, *x, *top, *log_sum, reshape(dy, r.keepdim));
-    return {dx};
-  });
+                  Tensor dx = empty_like(*x);
+                  logsumexp_backward(dx, *x, *top, *log_sum, reshape(dy, r.keepdim));
+                  return {dx};
+                });
 }
 
 // One record per reduction, all of the same form.
@@ -218,7 +216,11 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
                   {"rows", {{{4, 37}, -2, 2}}, [](const Tensors& t) { return op(t[0], {1}); }},                    \
                   {"columns", {{{37, 4}, -2, 2}}, [](const Tensors& t) { return op(t[0], {0}); }},                 \
                   {"middle", {{{3, 7, 2}, -2, 2}}, [](const Tensors& t) { return op(t[0], {-2}, true); }},         \
-                  {"outer_axes", {{{3, 2, 5}, -2, 2}}, [](const Tensors& t) { return op(t[0], {0, 2}); }},         \
+                  {"outer_axes",                                                                                   \
+                   {{{3, 2, 5}, -2, 2}},                                                                           \
+                   [](const Tensors& t) {                                                                          \
+                     return op(t[0], {0, 2});                                                                      \
+                   }},                                                                                             \
                   {"large", {{{3, 700, 3}, -2, 2}}, [](const Tensors& t) { return op(t[0], {1}); }},               \
                   {"empty", {{{0, 3}, -2, 2}}, [](const Tensors& t) { return op(t[0], {0}); }},                    \
                   {"empty_all", {{{3, 0}, -2, 2}}, [](const Tensors& t) { return op(t[0]); }},                     \
@@ -230,7 +232,11 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
                     {"rows_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0], {1}); }},          \
                     {"columns_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0], {0}); }}},      \
       .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], {2}); }},                            \
-                  {"axis_twice", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], {1, -1}); }}},                 \
+                  {"axis_twice",                                                                                   \
+                   {{{3, 5}}},                                                                                     \
+                   [](const Tensors& t) {                                                                          \
+                     return op(t[0], {1, -1});                                                                     \
+                   }}},                                                                                            \
       .tolerance = 8,                                                                                              \
     }                                                                                                              \
   }
@@ -247,16 +253,17 @@ RT_REDUCE_RECORD(norm, {"one", {{{4, 6}}}, [](const Tensors& t) { return norm(t[
                  {"infinity", {{{4, 6}}}, [](const Tensors& t) { return norm(t[0], {1}, false, INFINITY); }});
 #undef RT_REDUCE_RECORD
 
-#define RT_TRUTH_RECORD(op)                                                                                   \
-  static const RegisterOp register_##op{{                                                                     \
-      .name = #op,                                                                                            \
-      .samples = {{"mask", {{{3, 5}, 0, 1, Fill::mask}}, [](const Tensors& t) { return op(t[0], {1}); }},     \
-                  {"index", {{{7, 3}, 0, 2, Fill::index}}, [](const Tensors& t) { return op(t[0], {0}); }},   \
-                  {"real", {{{2, 3, 2}}}, [](const Tensors& t) { return op(t[0], {}, true); }},               \
-                  {"empty", {{{3, 0}}}, [](const Tensors& t) { return op(t[0], {1}); }}},                     \
-      .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], {2}); }}},                      \
-      .differentiable = false,                                                                                \
-  }}
+#define RT_TRUTH_RECORD(op)                                                                                       \
+  static const RegisterOp register_##op {                                                                         \
+    {                                                                                                             \
+      .name = #op,                                                                                                \
+      .samples = {{"mask", {{{3, 5}, 0, 1, Fill::mask}}, [](const Tensors& t) { return op(t[0], {1}); }},         \
+                  {"index", {{{7, 3}, 0, 2, Fill::index}}, [](const Tensors& t) { return op(t[0], {0}); }},       \
+                  {"real", {{{2, 3, 2}}}, [](const Tensors& t) { return op(t[0], {}, true); }},                   \
+                  {"empty", {{{3, 0}}}, [](const Tensors& t) { return op(t[0], {1}); }}},                         \
+      .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], {2}); }}}, .differentiable = false, \
+    }                                                                                                             \
+  }
 RT_TRUTH_RECORD(any);
 RT_TRUTH_RECORD(all);
 #undef RT_TRUTH_RECORD

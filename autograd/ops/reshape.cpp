@@ -83,13 +83,37 @@ static const RegisterOp register_contiguous{{
 }};
 static const RegisterOp register_reshape{{
     .name = "reshape",
-    .samples = {{"view", {{{4, 6}}}, [](const Tensors& t) { return reshape(t[0], {2, 2, -1}); }},
-                {"copy", {{{4, 6}}}, [](const Tensors& t) { return reshape(transpose(t[0]), {8, 3}); }},
+    .samples = {{"view",
+                 {{{4, 6}}},
+                 [](const Tensors& t) {
+                   return reshape(t[0], {2, 2, -1});
+                 }},
+                {"copy",
+                 {{{4, 6}}},
+                 [](const Tensors& t) {
+                   return reshape(transpose(t[0]), {8, 3});
+                 }},
                 {"scalar", {{{1, 1}}}, [](const Tensors& t) { return reshape(t[0], {}); }},
-                {"empty", {{{0, 3}}}, [](const Tensors& t) { return reshape(t[0], {3, 0, 2}); }}},
-    .invalid = {{"count", {{{3, 5}}}, [](const Tensors& t) { return reshape(t[0], {4, 4}); }},
-                {"two_open", {{{3, 5}}}, [](const Tensors& t) { return reshape(t[0], {-1, -1}); }},
-                {"divide", {{{3, 5}}}, [](const Tensors& t) { return reshape(t[0], {4, -1}); }}},
+                {"empty",
+                 {{{0, 3}}},
+                 [](const Tensors& t) {
+                   return reshape(t[0], {3, 0, 2});
+                 }}},
+    .invalid = {{"count",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return reshape(t[0], {4, 4});
+                 }},
+                {"two_open",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return reshape(t[0], {-1, -1});
+                 }},
+                {"divide",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return reshape(t[0], {4, -1});
+                 }}},
 }};
 static const RegisterOp register_flatten{{
     .name = "flatten",

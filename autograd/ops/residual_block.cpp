@@ -52,10 +52,9 @@ Shape result_of(const Shape& image, const Tensor& x, const ConvNorm& c, int64_t 
 Layer run(const NormOperand& x, const ConvNorm& c, int64_t stride, const Shape& shape,
           const BatchNormOptions& options) {
   const Window window = window_of(c.w, stride);
-  const Tensor raw(shape, x.raw.dtype(), x.raw.device()),
-      mean({shape[3]}, wide_dtype(x.raw), x.raw.device());
-  const Layer out{contiguous(c.w), contiguous(c.scale), contiguous(c.shift), raw, mean, empty_like(mean), window,
-                  options.eps};
+  const Tensor raw(shape, x.raw.dtype(), x.raw.device()), mean({shape[3]}, wide_dtype(x.raw), x.raw.device());
+  const Layer out{contiguous(c.w), contiguous(c.scale), contiguous(c.shift), raw, mean, empty_like(mean),
+                  window,          options.eps};
   const int64_t count = raw.size() / shape[3];
   RunningUpdate update{.momentum = options.momentum, .correction = double(count) / double(count - 1)};
   if (c.running.mean.defined() && !recomputing())
@@ -138,51 +137,52 @@ Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& 
                      Activation::relu);
   std::vector<SavedLayer> layers = {{first, own[0]}, {second, own[1]}};
   if (projects) layers.emplace_back(shortcut, own[kShortcut]);
-  return record("residual_block", inputs, y,
-                [x = save(x), mask = save(mask), layers = std::move(layers)](const Tensor& dy0) -> Tensors {
-    const Tensor dy = contiguous(dy0), dz = empty_like(dy);
-    Tensors out(1);
-    const auto add = [&out](const Gradients& g) { out.insert(out.end(), {g.w, g.scale, g.shift}); };
-    // That of a layer's convolution, by `of_y` where the mask says; `masked` is that.
-    const auto through_norm = [](const Layer& l, const Gradients& g, const Tensor& of_y, View mask, View masked) {
-      const Tensor dx = empty_like(of_y);
-      batch_norm_backward_sums(g.shift, g.scale, of_y, mask, l.raw, l.mean, l.var, l.eps);
-      batch_norm_backward(dx, masked, of_y, mask, l.raw, l.mean, l.var, l.scale, g.shift, g.scale,
-                          l.raw.size() / l.raw.dim(-1), l.eps);
-      return dx;
-    };
-    const NormOperand plain{*x};
+  return record(
+      "residual_block", inputs, y,
+      [x = save(x), mask = save(mask), layers = std::move(layers)](const Tensor& dy0) -> Tensors {
+        const Tensor dy = contiguous(dy0), dz = empty_like(dy);
+        Tensors out(1);
+        const auto add = [&out](const Gradients& g) { out.insert(out.end(), {g.w, g.scale, g.shift}); };
+        // That of a layer's convolution, by `of_y` where the mask says; `masked` is that.
+        const auto through_norm = [](const Layer& l, const Gradients& g, const Tensor& of_y, View mask, View masked) {
+          const Tensor dx = empty_like(of_y);
+          batch_norm_backward_sums(g.shift, g.scale, of_y, mask, l.raw, l.mean, l.var, l.eps);
+          batch_norm_backward(dx, masked, of_y, mask, l.raw, l.mean, l.var, l.scale, g.shift, g.scale,
+                              l.raw.size() / l.raw.dim(-1), l.eps);
+          return dx;
+        };
+        const NormOperand plain{*x};
 
-    const Layer second = layers[1].get(), first = layers[0].get();
-    const Gradients of_second = gradients(second, 1, layers[1].own), of_first = gradients(first, 0, layers[0].own);
-    const Tensor dfirst = empty_like(first.raw);
-    {
-      const Tensor dsecond = through_norm(second, of_second, dy, *mask, dz);
-      conv_norm_backward_data(dfirst, of_first.shift, of_first.scale, dsecond, second.w, first.normalized(), {},
-                              second.window);
-      if (needs_grad(4)) conv_norm_backward_weights(of_second.w, dsecond, first.normalized(), second.window);
-    }
-    add(of_first), add(of_second);
+        const Layer second = layers[1].get(), first = layers[0].get();
+        const Gradients of_second = gradients(second, 1, layers[1].own), of_first = gradients(first, 0, layers[0].own);
+        const Tensor dfirst = empty_like(first.raw);
+        {
+          const Tensor dsecond = through_norm(second, of_second, dy, *mask, dz);
+          conv_norm_backward_data(dfirst, of_first.shift, of_first.scale, dsecond, second.w, first.normalized(), {},
+                                  second.window);
+          if (needs_grad(4)) conv_norm_backward_weights(of_second.w, dsecond, first.normalized(), second.window);
+        }
+        add(of_first), add(of_second);
 
-    Tensor skip = dz;
-    if (layers.size() > kShortcut) {
-      const Layer shortcut = layers[kShortcut].get();
-      const Gradients g = gradients(shortcut, kShortcut, layers[kShortcut].own);
-      const Tensor d = through_norm(shortcut, g, dz, {}, {});
-      if (needs_grad(0)) {
-        skip = empty_like(*x);
-        conv_norm_backward_data(skip, {}, {}, d, shortcut.w, plain, {}, shortcut.window);
-      }
-      if (needs_grad(7)) conv_norm_backward_weights(g.w, d, plain, shortcut.window);
-      add(g);
-    }
-    if (needs_grad(0)) {
-      out[0] = empty_like(*x);
-      conv_norm_backward_data(out[0], {}, {}, dfirst, first.w, plain, skip, first.window);
-    }
-    if (needs_grad(1)) conv_norm_backward_weights(of_first.w, dfirst, plain, first.window);
-    return out;
-  });
+        Tensor skip = dz;
+        if (layers.size() > kShortcut) {
+          const Layer shortcut = layers[kShortcut].get();
+          const Gradients g = gradients(shortcut, kShortcut, layers[kShortcut].own);
+          const Tensor d = through_norm(shortcut, g, dz, {}, {});
+          if (needs_grad(0)) {
+            skip = empty_like(*x);
+            conv_norm_backward_data(skip, {}, {}, d, shortcut.w, plain, {}, shortcut.window);
+          }
+          if (needs_grad(7)) conv_norm_backward_weights(g.w, d, plain, shortcut.window);
+          add(g);
+        }
+        if (needs_grad(0)) {
+          out[0] = empty_like(*x);
+          conv_norm_backward_data(out[0], {}, {}, dfirst, first.w, plain, skip, first.window);
+        }
+        if (needs_grad(1)) conv_norm_backward_weights(of_first.w, dfirst, plain, first.window);
+        return out;
+      });
 }
 
 // (x, w, w', scale, shift, scale', shift' [, w'', scale'', shift''])
@@ -208,25 +208,22 @@ static double block_flops(const Tensors& t, const Tensor& y) {
 }
 static const RegisterOp register_residual_block{{
     .name = "residual_block",
-    .samples = std::vector<Sample>{
-                block("same", {2, 4, 3, 4}, 4, call_block<1>, false),
-                block("projected", {2, 5, 4, 3}, 5, call_block<2>, true),
-                block("projected_stride_1", {1, 3, 4, 3}, 4, call_block<1>, true),
-                block("vectors", {2, 4, 4, 32}, 32, call_block<1>, false),
-                block("vectors_projected", {2, 6, 5, 32}, 64, call_block<2>, true)},
-    .workloads = std::vector<Sample>{
-                  block("128x32x32x64", {128, 32, 32, 64}, 64, call_block<1>, false),
-                  block("128x32x32x64_128", {128, 32, 32, 64}, 128, call_block<2>, true),
-                  block("128x16x16x128", {128, 16, 16, 128}, 128, call_block<1>, false),
-                  block("128x8x8x256", {128, 8, 8, 256}, 256, call_block<1>, false),
-                  block("128x4x4x512", {128, 4, 4, 512}, 512, call_block<1>, false)},
-    .invalid = std::vector<Sample>{
-                block("channels", {2, 4, 3, 4}, 5, call_block<1>, false),
-                block("shortcut", {2, 4, 4, 4}, 4, call_block<2>, false),
-                block("one_value", {1, 1, 1, 4}, 4, call_block<1>, false),
-                block("no_images", {0, 4, 4, 4}, 4, call_block<1>, false),
-                block("no_channels", {2, 4, 4, 0}, 0, call_block<1>, false),
-                block("stride", {2, 4, 4, 4}, 4, call_block<0>, true)},
+    .samples = std::vector<Sample>{block("same", {2, 4, 3, 4}, 4, call_block<1>, false),
+                                   block("projected", {2, 5, 4, 3}, 5, call_block<2>, true),
+                                   block("projected_stride_1", {1, 3, 4, 3}, 4, call_block<1>, true),
+                                   block("vectors", {2, 4, 4, 32}, 32, call_block<1>, false),
+                                   block("vectors_projected", {2, 6, 5, 32}, 64, call_block<2>, true)},
+    .workloads = std::vector<Sample>{block("128x32x32x64", {128, 32, 32, 64}, 64, call_block<1>, false),
+                                     block("128x32x32x64_128", {128, 32, 32, 64}, 128, call_block<2>, true),
+                                     block("128x16x16x128", {128, 16, 16, 128}, 128, call_block<1>, false),
+                                     block("128x8x8x256", {128, 8, 8, 256}, 256, call_block<1>, false),
+                                     block("128x4x4x512", {128, 4, 4, 512}, 512, call_block<1>, false)},
+    .invalid = std::vector<Sample>{block("channels", {2, 4, 3, 4}, 5, call_block<1>, false),
+                                   block("shortcut", {2, 4, 4, 4}, 4, call_block<2>, false),
+                                   block("one_value", {1, 1, 1, 4}, 4, call_block<1>, false),
+                                   block("no_images", {0, 4, 4, 4}, 4, call_block<1>, false),
+                                   block("no_channels", {2, 4, 4, 0}, 0, call_block<1>, false),
+                                   block("stride", {2, 4, 4, 4}, 4, call_block<0>, true)},
     .flops = block_flops,
     .tolerance = 256,  // Winograd's transforms twice, and normalisation by few values
 }};

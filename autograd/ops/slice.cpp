@@ -20,10 +20,10 @@ Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step
   });
   return record("slice", {x}, slice_view(x, at, from, to, step),
                 [shape = x.shape(), at, from, to, step](const Tensor& dy) -> Tensors {
-    const Tensor dx = zeros(shape, dy.dtype(), dy.device());
-    copy(slice_view(dx, at, from, to, step), dy);
-    return {dx};
-  });
+                  const Tensor dx = zeros(shape, dy.dtype(), dy.device());
+                  copy(slice_view(dx, at, from, to, step), dy);
+                  return {dx};
+                });
 }
 
 static const RegisterOp register_slice{{
@@ -37,7 +37,8 @@ static const RegisterOp register_slice{{
                 {"reversed", {{{4, 7}}}, [](const Tensors& t) { return slice(t[0], 1, 5, 2); }},
                 {"of_none", {{{0, 7}}}, [](const Tensors& t) { return slice(t[0], 1, 2, 5); }},
                 {"empty", {{{4, 7}}}, [](const Tensors& t) { return slice(t[0], 0, 2, 2); }}},
-    .workloads = {{"copy_half_4096x4096", {{{4096, 4096}}},
+    .workloads = {{"copy_half_4096x4096",
+                   {{{4096, 4096}}},
                    [](const Tensors& t) { return contiguous(slice(t[0], 1, 0, 2048)); }}},
     .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return slice(t[0], 2, 0, 1); }},
                 {"step", {{{3, 5}}}, [](const Tensors& t) { return slice(t[0], 1, 0, 2, 0); }}},

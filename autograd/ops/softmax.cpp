@@ -44,7 +44,8 @@ Tensor log_softmax(const Tensor& x, int axis) {
 }
 
 #define RT_SOFTMAX_RECORD(op)                                                                      \
-  static const RegisterOp register_##op{{                                                          \
+  static const RegisterOp register_##op {                                                          \
+    {                                                                                              \
       .name = #op,                                                                                 \
       .samples = {{"row", {{{1, 7}, -4, 4}}, [](const Tensors& t) { return op(t[0]); }},           \
                   {"odd", {{{5, 33}, -8, 8}}, [](const Tensors& t) { return op(t[0]); }},          \
@@ -59,7 +60,8 @@ Tensor log_softmax(const Tensor& x, int axis) {
       .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], 2); }},              \
                   {"scalar", {{{}}}, [](const Tensors& t) { return op(t[0], 1); }}},               \
       .tolerance = 4,                                                                              \
-  }}
+    }                                                                                              \
+  }
 RT_SOFTMAX_RECORD(softmax);
 RT_SOFTMAX_RECORD(log_softmax);
 #undef RT_SOFTMAX_RECORD

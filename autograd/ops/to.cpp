@@ -11,13 +11,22 @@ Tensor to(const Tensor& x, Device device) {
 
 static const RegisterOp register_to{{
     .name = "to",
-    .samples = {{"there_and_back", {{{3, 5}}},
-                 [](const Tensors& t) { return to(to(t[0], Device{DeviceType::cpu, 1}), t[0].device()); }},
-                {"empty", {{{0, 5}}},
-                 [](const Tensors& t) { return to(to(t[0], Device{DeviceType::cpu, 1}), t[0].device()); }},
+    .samples = {{"there_and_back",
+                 {{{3, 5}}},
+                 [](const Tensors& t) {
+                   return to(to(t[0], Device{DeviceType::cpu, 1}), t[0].device());
+                 }},
+                {"empty",
+                 {{{0, 5}}},
+                 [](const Tensors& t) {
+                   return to(to(t[0], Device{DeviceType::cpu, 1}), t[0].device());
+                 }},
                 {"same", {{{3, 5}}}, [](const Tensors& t) { return to(t[0], t[0].device()); }}},
-    .workloads = {{"cpu1_4096x4096", {{{4096, 4096}}},
-                   [](const Tensors& t) { return to(t[0], Device{DeviceType::cpu, 1}); }}},
+    .workloads = {{"cpu1_4096x4096",
+                   {{{4096, 4096}}},
+                   [](const Tensors& t) {
+                     return to(t[0], Device{DeviceType::cpu, 1});
+                   }}},
 }};
 
 }  // namespace ringtape

@@ -25,17 +25,19 @@ static Tensor triangle_op(const Tensor& x, int64_t diagonal, bool upper, const c
 Tensor tril(const Tensor& x, int64_t diagonal) { return triangle_op(x, diagonal, false, "tril"); }
 Tensor triu(const Tensor& x, int64_t diagonal) { return triangle_op(x, diagonal, true, "triu"); }
 
-#define RT_TRIANGLE_RECORD(op)                                                                           \
-  static const RegisterOp register_##op{{                                                                \
-      .name = #op,                                                                                       \
-      .samples = {{"square", {{{4, 4}}}, [](const Tensors& t) { return op(t[0]); }},                     \
-                  {"wide", {{{2, 3, 7}}}, [](const Tensors& t) { return op(t[0], 2); }},                 \
-                  {"tall", {{{7, 3}}}, [](const Tensors& t) { return op(t[0], -3); }},                   \
-                  {"far", {{{3, 3}}}, [](const Tensors& t) { return op(t[0], int64_t{1} << 62); }},      \
-                  {"empty", {{{0, 3}}}, [](const Tensors& t) { return op(t[0]); }}},                     \
-      .workloads = {{"4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0]); }}},         \
-      .invalid = {{"vector", {{{3}}}, [](const Tensors& t) { return op(t[0]); }}},                       \
-  }}
+#define RT_TRIANGLE_RECORD(op)                                                                      \
+  static const RegisterOp register_##op {                                                           \
+    {                                                                                               \
+      .name = #op,                                                                                  \
+      .samples = {{"square", {{{4, 4}}}, [](const Tensors& t) { return op(t[0]); }},                \
+                  {"wide", {{{2, 3, 7}}}, [](const Tensors& t) { return op(t[0], 2); }},            \
+                  {"tall", {{{7, 3}}}, [](const Tensors& t) { return op(t[0], -3); }},              \
+                  {"far", {{{3, 3}}}, [](const Tensors& t) { return op(t[0], int64_t{1} << 62); }}, \
+                  {"empty", {{{0, 3}}}, [](const Tensors& t) { return op(t[0]); }}},                \
+      .workloads = {{"4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0]); }}},    \
+      .invalid = {{"vector", {{{3}}}, [](const Tensors& t) { return op(t[0]); }}},                  \
+    }                                                                                               \
+  }
 RT_TRIANGLE_RECORD(tril);
 RT_TRIANGLE_RECORD(triu);
 #undef RT_TRIANGLE_RECORD

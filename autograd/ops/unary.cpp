@@ -8,8 +8,8 @@ namespace {
 // f(x, p...) with the gradient of `backward`; whole numbers and truth values become f32.
 template <class... P>
 Tensor apply_unary(const char* name, const Kernel<void(View, View, P...)>& forward,
-                   const Kernel<void(View, View, View, View, P...)>& backward, unary::Needs needs,
-                   const Tensor& given, P... p) {
+                   const Kernel<void(View, View, View, View, P...)>& backward, unary::Needs needs, const Tensor& given,
+                   P... p) {
   using unary::Needs;
   const Tensor x = as_float(given, name);
   Tensor y = empty_like(x);
@@ -17,13 +17,13 @@ Tensor apply_unary(const char* name, const Kernel<void(View, View, P...)>& forwa
   const bool keep_x = needs == Needs::x_alone || needs == Needs::x_and_y;
   const bool keep_y = needs == Needs::y_alone || needs == Needs::x_and_y;
   describe([&] { return OpAttributes{OpAttribute{"number", double(p)}...}; });
-  return record(name, {x}, y,
-                [&backward, p..., x = save(keep_x ? x : Tensor()),
-                 y = save(keep_y ? y : Tensor())](const Tensor& dy) -> Tensors {
-    Tensor dx = empty_like(dy);
-    backward(dx, (*x).defined() ? *x : dy, (*y).defined() ? *y : dy, dy, p...);
-    return {dx};
-  });
+  return record(
+      name, {x}, y,
+      [&backward, p..., x = save(keep_x ? x : Tensor()), y = save(keep_y ? y : Tensor())](const Tensor& dy) -> Tensors {
+        Tensor dx = empty_like(dy);
+        backward(dx, (*x).defined() ? *x : dy, (*y).defined() ? *y : dy, dy, p...);
+        return {dx};
+      });
 }
 
 // The operations that leave whole numbers whole; undefined for the others.
@@ -45,46 +45,46 @@ bool is_whole(const Tensor& x) { return x.defined() && kind_of(x.dtype()) == Kin
 
 }  // namespace
 
-#define RT_UNARY_RECORD(op, call, low, high, ...)                                                                   \
-  static Tensor call_##op(const Tensors& t) { return call; }                                                        \
-  static const RegisterOp register_##op {                                                                           \
-    {                                                                                                               \
-      .name = #op,                                                                                                  \
-      .samples = {{"odd", {{{3, 5}, low, high}}, call_##op},                                                        \
-                  {"large", {{{1, 67, 19}, low, high}}, call_##op},                                                 \
-                  {"scalar", {{{}, low, high}}, call_##op},                                                         \
-                  {"empty", {{{0, 3}, low, high}}, call_##op}},                                                     \
-      .workloads = {{"4096x4096", {{{4096, 4096}, low, high}}, call_##op}}, .kinks = {__VA_ARGS__},                 \
-    }                                                                                                               \
+#define RT_UNARY_RECORD(op, call, low, high, ...)                                                   \
+  static Tensor call_##op(const Tensors& t) { return call; }                                        \
+  static const RegisterOp register_##op {                                                           \
+    {                                                                                               \
+      .name = #op,                                                                                  \
+      .samples = {{"odd", {{{3, 5}, low, high}}, call_##op},                                        \
+                  {"large", {{{1, 67, 19}, low, high}}, call_##op},                                 \
+                  {"scalar", {{{}, low, high}}, call_##op},                                         \
+                  {"empty", {{{0, 3}, low, high}}, call_##op}},                                     \
+      .workloads = {{"4096x4096", {{{4096, 4096}, low, high}}, call_##op}}, .kinks = {__VA_ARGS__}, \
+    }                                                                                               \
   }
 
-#define X(op, y_expr, dx_expr, needs_, low, high, ...)                                                              \
-  Tensor op(const Tensor& x) {                                                                                      \
-    if (const CastTo to = autocast(#op, x)) return op(to(x));                                                       \
-    if (is_whole(x))                                                                                                \
-      if (const Tensor y = of_whole(#op, x); y.defined()) return y;                                                 \
-    return apply_unary(#op, op##_forward, op##_backward, unary::op::needs, x);                                         \
-  }                                                                                                                 \
+#define X(op, y_expr, dx_expr, needs_, low, high, ...)                         \
+  Tensor op(const Tensor& x) {                                                 \
+    if (const CastTo to = autocast(#op, x)) return op(to(x));                  \
+    if (is_whole(x))                                                           \
+      if (const Tensor y = of_whole(#op, x); y.defined()) return y;            \
+    return apply_unary(#op, op##_forward, op##_backward, unary::op::needs, x); \
+  }                                                                            \
   RT_UNARY_RECORD(op, op(t[0]), low, high, __VA_ARGS__);
 RT_UNARY_OPS(X)
 #undef X
 
-#define X(op, y_expr, low, high)                                                                                    \
-  Tensor op(const Tensor& given) {                                                                                  \
-    if (is_whole(given)) return step_of_whole(#op, given);                                                          \
-    const Tensor x = as_float(given, #op);                                                                          \
-    Tensor y = empty_like(x);                                                                                       \
-    op##_forward(y, x);                                                                                             \
-    return record(#op, {x}, y, no_slope);                                                                           \
-  }                                                                                                                 \
+#define X(op, y_expr, low, high)                           \
+  Tensor op(const Tensor& given) {                         \
+    if (is_whole(given)) return step_of_whole(#op, given); \
+    const Tensor x = as_float(given, #op);                 \
+    Tensor y = empty_like(x);                              \
+    op##_forward(y, x);                                    \
+    return record(#op, {x}, y, no_slope);                  \
+  }                                                        \
   RT_UNARY_RECORD(op, op(t[0]), low, high);
 RT_STEP_OPS(X)
 #undef X
 
-#define X(op, y_expr, dx_expr, needs_, number, low, high, ...)                                                      \
-  Tensor op(const Tensor& x, double p) {                                                                            \
-    return apply_unary(#op, op##_forward, op##_backward, unary::op::needs, x, p);                                      \
-  }                                                                                                                 \
+#define X(op, y_expr, dx_expr, needs_, number, low, high, ...)                    \
+  Tensor op(const Tensor& x, double p) {                                          \
+    return apply_unary(#op, op##_forward, op##_backward, unary::op::needs, x, p); \
+  }                                                                               \
   RT_UNARY_RECORD(op, op(t[0], 0.3), low, high, __VA_ARGS__);
 RT_UNARY_NUMBER_OPS(X)
 #undef X
@@ -96,15 +96,17 @@ Tensor isnan(const Tensor& x) { return not_equal(x, x); }
 Tensor isinf(const Tensor& x) { return equal(abs(x), std::numeric_limits<double>::infinity()); }
 Tensor isfinite(const Tensor& x) { return less(abs(x), std::numeric_limits<double>::infinity()); }
 
-#define RT_PREDICATE_RECORD(op)                                                                    \
-  static Tensor call_##op(const Tensors& t) { return op(t[0]); }                                   \
-  static const RegisterOp register_##op{{                                                          \
-      .name = #op,                                                                                 \
-      .samples = {{"odd", {{{3, 5}}}, call_##op},                                                  \
-                  {"index", {{{4, 6}, 0, 3, Fill::index}}, call_##op},                             \
-                  {"empty", {{{0, 3}}}, call_##op}},                                               \
-      .differentiable = false,                                                                     \
-  }}
+#define RT_PREDICATE_RECORD(op)                                        \
+  static Tensor call_##op(const Tensors& t) { return op(t[0]); }       \
+  static const RegisterOp register_##op {                              \
+    {                                                                  \
+      .name = #op,                                                     \
+      .samples = {{"odd", {{{3, 5}}}, call_##op},                      \
+                  {"index", {{{4, 6}, 0, 3, Fill::index}}, call_##op}, \
+                  {"empty", {{{0, 3}}}, call_##op}},                   \
+      .differentiable = false,                                         \
+    }                                                                  \
+  }
 RT_PREDICATE_RECORD(logical_not);
 RT_PREDICATE_RECORD(isnan);
 RT_PREDICATE_RECORD(isinf);

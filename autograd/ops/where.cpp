@@ -17,12 +17,12 @@ static Tensor where_as(const Tensor& cond, const Tensor& a, const Tensor& b, DTy
   where_forward(y, cond, va, vb);
   return record("where", {va, vb}, y,
                 [cond = save(cond), a_shape = a.shape(), b_shape = b.shape()](const Tensor& dy) -> Tensors {
-    const Tensor none = zeros({}, dy.dtype(), dy.device());
-    Tensor da = empty_like(dy), db = empty_like(dy);
-    where_forward(da, *cond, dy, none);
-    where_forward(db, *cond, none, dy);
-    return {sum_to(da, a_shape), sum_to(db, b_shape)};
-  });
+                  const Tensor none = zeros({}, dy.dtype(), dy.device());
+                  Tensor da = empty_like(dy), db = empty_like(dy);
+                  where_forward(da, *cond, dy, none);
+                  where_forward(db, *cond, none, dy);
+                  return {sum_to(da, a_shape), sum_to(db, b_shape)};
+                });
 }
 
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
@@ -45,9 +45,11 @@ static const RegisterOp register_where{{
     .name = "where",
     .samples = {{"same", {{{3, 5}, 0, 1, Fill::mask}, {{3, 5}}, {{3, 5}}}, call_where},
                 {"broadcast", {{{3, 1}, 0, 1, Fill::mask}, {{5}}, {{2, 1, 1}}}, call_where},
-                {"number", {{{3, 5}, 0, 1, Fill::mask}, {{3, 5}}},
+                {"number",
+                 {{{3, 5}, 0, 1, Fill::mask}, {{3, 5}}},
                  [](const Tensors& t) { return where(t[0], t[1], 0.5) + where(t[0], -0.25, t[1]); }},
-                {"index", {{{4, 6}, 0, 1, Fill::mask}, {{6}, -9, 9, Fill::index}, {{4, 1}, -9, 9, Fill::index}},
+                {"index",
+                 {{{4, 6}, 0, 1, Fill::mask}, {{6}, -9, 9, Fill::index}, {{4, 1}, -9, 9, Fill::index}},
                  call_where},
                 {"empty", {{{0, 5}, 0, 1, Fill::mask}, {{5}}, {{1, 1}}}, call_where}},
     .workloads = {{"4096x4096", {{{4096, 4096}, 0, 1, Fill::mask}, {{4096, 4096}}, {{4096, 4096}}}, call_where}},

@@ -143,8 +143,8 @@ class Pass {
   std::vector<Link> links_;
   bool inner_[2];
   int children_[2], first_slot_[2];
-  int64_t summed_[2];      // the rounds in which the children's first chunks come
-  int64_t chunks_, chunk_; // number of chunks in each half; maximum number of elements of a chunk
+  int64_t summed_[2];       // the rounds in which the children's first chunks come
+  int64_t chunks_, chunk_;  // number of chunks in each half; maximum number of elements of a chunk
   int64_t lag_, slots_, rounds_;
   void* received_ = nullptr;
 };

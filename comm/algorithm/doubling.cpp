@@ -48,9 +48,9 @@ void doubling_all_gather(Transport& t, const void* x, void* y) {
   t.copy(blocks, x, size_t(count(r, 1)) * width);
   for (int known = 1; known < n; known *= 2) {
     const int more = std::min(known, n - known);
-    t.exchange({send_to((r + n - known) % n, blocks, size_t(count(r, more)) * width),
-                recv_from((r + known) % n, at(blocks, count(r, known), width),
-                          size_t(count(r + known, more)) * width)});
+    t.exchange(
+        {send_to((r + n - known) % n, blocks, size_t(count(r, more)) * width),
+         recv_from((r + known) % n, at(blocks, count(r, known), width), size_t(count(r + known, more)) * width)});
   }
   t.copy(at(y, own, width), blocks, size_t(whole - own) * width);
   t.copy(y, at(blocks, whole - own, width), size_t(own) * width);

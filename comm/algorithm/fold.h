@@ -16,7 +16,7 @@ struct Fold {
   }                                                        // first member that it represents
   bool idle() const { return paired && member % 2 == 0; }  // another member acts for this one
   int actor() const { return paired ? member / 2 : member - surplus; }
-  int partner() const { return member ^ 1; }                                               // of this member's pair
+  int partner() const { return member ^ 1; }  // of this member's pair
 
   int actors, surplus, member;
   bool paired;

@@ -38,11 +38,8 @@ void pass(Transport& t, int steps, int pieces, Message&& message, Arrived&& arri
 // operation, whose ranks are the members.
 struct Pieces {
   Pieces(const Transport& t, const Team& team, int64_t count)
-      : width(size_of(t.operation().dtype)),
-        count(count),
-        members(team.size),
-        largest(part_of(count, members, 0).size()),
-        pieces(pieces_of(largest, width)) {}
+      : width(size_of(t.operation().dtype)), count(count), members(team.size),
+        largest(part_of(count, members, 0).size()), pieces(pieces_of(largest, width)) {}
   explicit Pieces(const Transport& t)
       : width(size_of(t.operation().dtype)), operation(&t), members(t.size()), largest(t.operation().count),
         pieces(pieces_of(largest, width)) {}

@@ -12,8 +12,8 @@ struct Tree {
     while (reach < n && !(place & reach)) reach *= 2;
   }
   int rank_of(int p) const { return (p + root) % n; }
-  int parent() const { return rank_of(place - reach); }       // of any place except 0
-  int below() const { return std::min(reach, n - place); }    // places in the subtree of this one, including itself
+  int parent() const { return rank_of(place - reach); }     // of any place except 0
+  int below() const { return std::min(reach, n - place); }  // places in the subtree of this one, including itself
   template <class F>
   void each_child(F&& f) const {  // the nearest first: f(place, size of its subtree)
     for (int d = 1; d < reach && place + d < n; d *= 2) f(place + d, std::min(d, n - place - d));

@@ -7,7 +7,6 @@
 
 namespace ringtape::comm {
 
-
 namespace {
 
 // Whether each rank has its own part of the larger buffer.
@@ -19,11 +18,9 @@ bool in_parts(Collective kind) {
 class Bench {
  public:
   Bench(Transport& transport, const CollectiveSettings& settings)
-      : t_(transport),
-        s_(settings),
-        choice_(t_.abilities(), t_.size(), t_.context().island, env::all_reduce()),
-        largest_(std::max<size_t>(size_t(settings.most), 64)),
-        x_(t_.allocate(largest_)), y_(t_.allocate(largest_)), number_(t_.allocate(sizeof(double))) {}
+      : t_(transport), s_(settings), choice_(t_.abilities(), t_.size(), t_.context().island, env::all_reduce()),
+        largest_(std::max<size_t>(size_t(settings.most), 64)), x_(t_.allocate(largest_)), y_(t_.allocate(largest_)),
+        number_(t_.allocate(sizeof(double))) {}
 
   CollectiveRow row(int64_t bytes) {
     operation_ = {.kind = s_.kind, .dtype = s_.dtype, .op = s_.op, .count = count_of(s_, bytes, t_.size())};
@@ -41,7 +38,9 @@ class Bench {
   }
 
  private:
-  struct Places { char *x, *y; };  // null if the operation has none
+  struct Places {
+    char *x, *y;
+  };  // null if the operation has none
 
   // The addresses of input and output; `inside`: the smaller one is inside the other.
   Places places(void* x, void* y, bool inside) const {

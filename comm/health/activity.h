@@ -73,5 +73,4 @@ inline constexpr std::array<const char*, 8> kColumns = {"rank",      "host",  "p
 // Lines of tab-separated cells as a table under kColumns.
 std::string table(std::string_view rows);
 
-
 }  // namespace ringtape::comm

@@ -23,7 +23,10 @@ class Failure {
   std::string cause() const;                    // empty: none
   // Raised, and the cause of this process is the one that counts.
   bool ours() const noexcept { return ours_.load(std::memory_order_acquire); }
-  void check() const { if (raised()) [[unlikely]] throw CommError(cause()); }
+  void check() const {
+    if (raised()) [[unlikely]]
+      throw CommError(cause());
+  }
 
   // Calls f(cause) once: from the thread that raises, or at once if the failure has been raised already. Returns the
   // argument for remove(); after remove() f does not run.

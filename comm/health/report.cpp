@@ -65,7 +65,7 @@ void dump_activity_on_sigquit(const std::string& path) {
   start_thread("dumps on SIGQUIT", [path, from = wake] {
     for (uint64_t count; ::read(from, &count, sizeof count) == sizeof count;) dump_activity(path);
   }).detach();
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = on_sigquit;
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGQUIT, &action, nullptr);

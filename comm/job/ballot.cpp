@@ -48,8 +48,8 @@ void Ballot::part(const Deal& before) {
       const std::tuple worth(old == 0, unreached.size(), -old, -std::ranges::count(voters, m.host, &Member::host));
       if (host.empty() || worth >= most) host = m.host, most = worth;
     }
-    const auto& [a, b] = *std::ranges::find_if(
-        cuts, [&](const auto& cut) { return cut.first.host == host || cut.second.host == host; });
+    const auto& [a, b] =
+        *std::ranges::find_if(cuts, [&](const auto& cut) { return cut.first.host == host || cut.second.host == host; });
     const auto& [left, stays] = a.host == host ? std::tie(a, b) : std::tie(b, a);
     const auto more = std::ranges::count(voters, host, &Member::host) - 1;
     gone.push_back(concat(left.self, more > 0 ? concat(" and ", more, " more of its host are") : " is",

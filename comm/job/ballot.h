@@ -21,13 +21,13 @@ struct Vote {
 
 // All votes for a generation, as one process sees them.
 struct Ballot {
-  std::vector<Member> voters;    // members of the last generation in the order of their ranks, then others:
-  int comers = 0;                // so many
-  std::vector<Member> missing;   // members that have neither voted nor gone
-  std::vector<std::string> gone; // what happened to members
-  std::vector<int64_t> unknown;  // others that have not voted
-  bool failed = false;           // as a member says
-  std::string cause;             // of this; the first member's
+  std::vector<Member> voters;     // members of the last generation in the order of their ranks, then others:
+  int comers = 0;                 // so many
+  std::vector<Member> missing;    // members that have neither voted nor gone
+  std::vector<std::string> gone;  // what happened to members
+  std::vector<int64_t> unknown;   // others that have not voted
+  bool failed = false;            // as a member says
+  std::string cause;              // of this; the first member's
   std::vector<std::pair<Member, Member>> cuts;  // voters, the first of which does not reach the other
   int64_t last = 0;
 

@@ -17,8 +17,8 @@ constexpr const char *kIds = "crew/ids", *kNow = "crew/now";  // counter of proc
 constexpr Seconds kPoll{0.02};                                // between two looks for processes that are not there
 constexpr Seconds kFirstRetry{1}, kRetry{15};                 // of a newcomer, to reach others
 constexpr Seconds kRound{0.5};                                // of tries, after which members may have gone
-constexpr Seconds kPrompt{2};  // for those that hang, and have been waited for already
-const std::string kLate = "late: ";  // and why: what others put in the place of a vote
+constexpr Seconds kPrompt{2};                                 // for those that hang, and have been waited for already
+const std::string kLate = "late: ";                           // and why: what others put in the place of a vote
 const std::string kSilent = " did not answer";
 const std::string kFinished = "done";  // in the place of a deal
 const std::string kLeftBehind = "the other ranks have gone on without this process: ";
@@ -31,9 +31,7 @@ std::string here_key(int64_t number, int64_t id) { return concat("crew/here/", n
 std::string folder_of(int64_t number) { return concat("gen/", number); }
 std::string failure_key(int64_t number) { return concat(folder_of(number), "/", kFailureKey); }
 
-bool is_ahead(const Standing& a, const Standing& b) {
-  return a.step != b.step ? a.step > b.step : a.epochs < b.epochs;
-}
+bool is_ahead(const Standing& a, const Standing& b) { return a.step != b.step ? a.step > b.step : a.epochs < b.epochs; }
 
 // The members of a host follow each other, in the order of each host's first; else the order stays.
 void group_by_host(std::vector<Member>& members) {
@@ -142,8 +140,7 @@ std::optional<std::string> Crew::gather() {
   for (const Member& m : deal_.members) {
     const std::string keys[] = {failure, gone_key(m.id), here_key(deal_.number, m.id)};
     const auto entry = store_->wait_any(keys, deadline);
-    if (!entry || entry->key != keys[2])
-      return store_->set_once(failure, entry ? entry->value : m.self + kSilent);
+    if (!entry || entry->key != keys[2]) return store_->set_once(failure, entry ? entry->value : m.self + kSilent);
   }
   return std::nullopt;
 }
@@ -254,8 +251,7 @@ std::string Crew::decide(int64_t number, End end, const std::string& cause) {
     ballot.part(deal_);
     const auto voters = int(ballot.voters.size());
     const bool all = voters >= (number == 1 ? std::max(options_.ranks, options_.min_ranks) : options_.min_ranks);
-    const bool waited =
-        starved >= options_.wait_for_ranks || (options_.told_to_stop && options_.told_to_stop());
+    const bool waited = starved >= options_.wait_for_ranks || (options_.told_to_stop && options_.told_to_stop());
     const auto has_state = [](const Member& m) { return m.standing.step >= 0; };
     if (all || (waited && (voters >= options_.min_ranks || std::ranges::any_of(ballot.voters, has_state)))) {
       const Deal deal = propose(number, ballot);

@@ -33,14 +33,14 @@ struct Ballot;
 class Crew {
  public:
   struct Options {
-    int ranks = 1;               // that the first generation waits for
-    int place = 0;               // Member::place of this process
-    int min_ranks = 1;           // fewer do not work
-    int max_ranks = INT_MAX;     // more do not work: they wait until one is needed
+    int ranks = 1;                     // that the first generation waits for
+    int place = 0;                     // Member::place of this process
+    int min_ranks = 1;                 // fewer do not work
+    int max_ranks = INT_MAX;           // more do not work: they wait until one is needed
     bool (*told_to_stop)() = nullptr;  // whether this process must not wait for others any more; null: it may
-    Seconds wait_for_ranks{300}; // how long fewer than min_ranks wait for others
-    Seconds patience{600};       // how long a member that has not gone is waited for
-    Seconds answer{10};          // how long one that gives no answer is tried to be reached; at most half of patience
+    Seconds wait_for_ranks{300};       // how long fewer than min_ranks wait for others
+    Seconds patience{600};             // how long a member that has not gone is waited for
+    Seconds answer{10};  // how long one that gives no answer is tried to be reached; at most half of patience
     std::shared_ptr<Contact> contact{};  // null: all reach each other
   };
   Crew(std::shared_ptr<Store> store, const Options& options, std::string host, std::string self);
@@ -105,10 +105,18 @@ class Crew {
   std::shared_ptr<std::atomic<bool>> change_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-struct Evicted : CommError { using CommError::CommError; };    // the others went on without this process
-struct Starved : CommError { using CommError::CommError; };    // fewer than min_ranks are left, and nobody comes
-struct JobDone : CommError { using CommError::CommError; };    // nothing is left to do
-struct JobFailed : CommError { using CommError::CommError; };  // for all, with its cause
+struct Evicted : CommError {
+  using CommError::CommError;
+};  // the others went on without this process
+struct Starved : CommError {
+  using CommError::CommError;
+};  // fewer than min_ranks are left, and nobody comes
+struct JobDone : CommError {
+  using CommError::CommError;
+};  // nothing is left to do
+struct JobFailed : CommError {
+  using CommError::CommError;
+};  // for all, with its cause
 
 inline constexpr const char* kDoneKey = "crew/done";  // set once the job's work is done
 // A process has this many generations' time to end the same step before the job fails with what stops it.

@@ -37,7 +37,8 @@ int64_t Cells::number() {
 }
 
 std::string one_line(std::string text) {
-  std::ranges::replace_if(text, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == '\t'; }, ' ');
   return text;
 }
 

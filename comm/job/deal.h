@@ -16,7 +16,7 @@ struct Standing {
 
 // A process of an elastic job in one generation.
 struct Member {
-  int64_t id = 0;    // of the process; never used again
+  int64_t id = 0;       // of the process; never used again
   Standing standing{};  // when the generation began
   std::string host{};   // equal for processes of one machine
   std::string self{};   // describes it
@@ -25,13 +25,13 @@ struct Member {
 
 // What all processes agreed on: who works together from now on. A generation is such a set of processes, with ranks.
 struct Deal {
-  int64_t number = 0;            // of the generation; 1: the first
+  int64_t number = 0;             // of the generation; 1: the first
   std::vector<Member> members{};  // by rank
   std::vector<int64_t> others{};  // processes that are not members, and may have come or may come
   int64_t last = 0;               // the largest id of which this or an earlier deal took note
   int source = -1;                // the rank whose state all take; -1: none has one
-  int64_t stalls = 0;  // how many generations before it failed one after another at one step, though nobody had gone
-  std::string cause{};            // why the generation before it ended; one line
+  int64_t stalls = 0;   // how many generations before it failed one after another at one step, though nobody had gone
+  std::string cause{};  // why the generation before it ended; one line
 
   std::string summary() const;  // for users: the number, how many ranks, and the cause
   std::string text() const;

@@ -22,8 +22,7 @@ Hub::Hub(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int ran
 std::shared_ptr<Hub> Hub::open(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size,
                                const std::string& self, std::function<void()> changed) {
   store->will(kFailureKey, self);
-  const std::shared_ptr<Hub> hub(
-      new Hub(std::move(store), std::move(failure), rank, size, self, std::move(changed)));
+  const std::shared_ptr<Hub> hub(new Hub(std::move(store), std::move(failure), rank, size, self, std::move(changed)));
   hub->failure_->set_peers(hub);
   hub->watcher_ = start_thread("the watch over the other ranks", [hub = hub.get()] { hub->watch(); });
   return hub;
@@ -33,7 +32,7 @@ Hub::~Hub() {
   try {
     if (std::uncaught_exceptions() > exceptions_)
       store_->set_once(kFailureKey, self_ + " failed with an exception; see its own output");
-    store_->set(left_, "1");  // wakes the watcher, too
+    store_->set(left_, "1");    // wakes the watcher, too
   } catch (const CommError&) {  // the store is lost; the watcher notices this too
   }
   if (watcher_.joinable()) watcher_.join();

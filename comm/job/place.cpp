@@ -82,10 +82,10 @@ Place from_mpi(const Variables& v, const char* launcher, const MpiNames& names, 
 
 Place from_open_mpi(const Lookup& lookup) {
   const Variables v(lookup, "Open MPI");
-  Place p = from_mpi(v, "mpirun",
-                     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-                      "OMPI_COMM_WORLD_LOCAL_RANK"},
-                     v.text("PMIX_NAMESPACE", v.text("OMPI_MCA_ess_base_jobid", std::to_string(::getppid()))));
+  Place p = from_mpi(
+      v, "mpirun",
+      {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+      v.text("PMIX_NAMESPACE", v.text("OMPI_MCA_ess_base_jobid", std::to_string(::getppid()))));
   p.port = v.number("MASTER_PORT", 1, 65535, port_for(p.job));
   return p;
 }

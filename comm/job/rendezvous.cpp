@@ -110,9 +110,9 @@ std::unique_ptr<StoreServer> serve_at(const Place& place, StoreServer::Options o
 std::shared_ptr<Store> store_over_hosts(const Place& place, const Meeting& meeting, Deadline deadline) {
   RT_CHECK_AS(UsageError, !meeting.token.empty(), place.launcher, " has started this job on several hosts: ",
               "set RINGTAPE_TOKEN to the same secret on all of them, such as what `openssl rand -hex 16` prints");
-  RT_CHECK_AS(UsageError, !place.host.empty() && place.port > 0, place.launcher, " does not say where rank 0 is: ",
-              "set MASTER_ADDR to its host", place.port > 0 ? "" : " and MASTER_PORT to a free port there",
-              ", on every rank");
+  RT_CHECK_AS(UsageError, !place.host.empty() && place.port > 0, place.launcher,
+              " does not say where rank 0 is: ", "set MASTER_ADDR to its host",
+              place.port > 0 ? "" : " and MASTER_PORT to a free port there", ", on every rank");
   Hosted hosted;
   if (place.rank == 0) {
     const std::string lack = lack_of_descriptors(int64_t(place.size) + kSpare);

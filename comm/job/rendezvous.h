@@ -13,8 +13,8 @@ namespace ringtape::comm {
 struct Job {
   int rank = 0, size = 1;
   int local_rank = 0, local_size = 1;  // on this host
-  int island = 1;  // as in Context: the ranks of a host, if all hosts have equally many consecutive ranks
-  std::string host{};                  // name of this host
+  int island = 1;      // as in Context: the ranks of a host, if all hosts have equally many consecutive ranks
+  std::string host{};  // name of this host
   std::shared_ptr<Store> store{};
   std::shared_ptr<Failure> failure{};  // raised when any process of the job fails, dies or stops answering
   std::shared_ptr<Hub> hub{};
@@ -44,7 +44,7 @@ void excuse_from_job(const std::string& cause, Seconds timeout = Seconds(60)) no
 
 // As job_from_environment, with a given place and given settings.
 struct Meeting {
-  std::string store{};   // as RINGTAPE_STORE
+  std::string store{};  // as RINGTAPE_STORE
   std::string token{};
   std::string folder{};  // of the private files; empty: $XDG_RUNTIME_DIR, /run/user/<uid> or /tmp/ringtape-<uid>
   Seconds heartbeat{10};

@@ -39,10 +39,10 @@ class Attempt {
     std::string log;
     bool running = false;
     Clock::time_point begin{};
-    int code = 0;                   // 128 + signal
-    double seconds = 0;             // running time
+    int code = 0;                     // 128 + signal
+    double seconds = 0;               // running time
     std::optional<Deadline> again{};  // when it is started again
-    Seconds pause{0};               // before that
+    Seconds pause{0};                 // before that
   };
   std::string log_folder(int number) const;
   void start();
@@ -91,7 +91,7 @@ class Attempt {
   std::string lost_;  // of outputs that are not there any more
   std::optional<Deadline> kill_at_;
   std::optional<int64_t> oom_kills_;  // of which it has told, and those before the attempt
-  bool done_ = false;  // the elastic job, as a rank has shown that ended well
+  bool done_ = false;                 // the elastic job, as a rank has shown that ended well
 };
 
 }  // namespace ringtape::comm

@@ -57,8 +57,7 @@ std::optional<Attempt::Refusal> Attempt::refusal(const Rank& r) const {
 std::optional<Attempt::Refusal> Attempt::end_of_job(Seconds patience) const {
   const bool hosts = launch_.node == 0 && !launch_.joins;
   try {
-    const auto store = tcp_store({hosts ? "127.0.0.1" : launch_.master_addr, port_, launch_.token},
-                                 Deadline(patience));
+    const auto store = tcp_store({hosts ? "127.0.0.1" : launch_.master_addr, port_, launch_.token}, Deadline(patience));
     if (store->get(kDoneKey)) return Refusal{"the job is done"};
     const auto cause = store->get(kFailureKey);
     if (!cause) return std::nullopt;

@@ -40,10 +40,10 @@ std::string Attempt::report() const {
   if (!first_)
     return concat("ringtape: error: the job did not end within the ", launch_.timeout.count(), " s of --timeout\n");
   const Rank& f = *first_;
-  if (code_ == kPreempted)
-    return concat("ringtape: stopped: exit code 75, first on rank ", f.rank, "\n");
-  std::string out = concat("ringtape: error: rank ", f.rank, " of ", launch_.ranks(), " was the first to fail: ",
-                           end_text(code_), " after ", tenths(f.seconds), " (pid ", f.pid, " on ", host_name(), ")\n");
+  if (code_ == kPreempted) return concat("ringtape: stopped: exit code 75, first on rank ", f.rank, "\n");
+  std::string out =
+      concat("ringtape: error: rank ", f.rank, " of ", launch_.ranks(), " was the first to fail: ", end_text(code_),
+             " after ", tenths(f.seconds), " (pid ", f.pid, " on ", host_name(), ")\n");
   const std::string memory = out_of_memory();
   if (code_ == 128 + SIGKILL && !memory.empty()) out += concat("  ", memory, "\n");
   else if (code_ == 128 + SIGKILL && !stopped_)

@@ -73,7 +73,8 @@ Child start_child(const ChildSpec& spec, const Signals& signals) {
   failure.write = Fd();
   int reason = 0;
   ssize_t n;
-  while ((n = ::read(failure.read.get(), &reason, sizeof reason)) < 0 && errno == EINTR) {}
+  while ((n = ::read(failure.read.get(), &reason, sizeof reason)) < 0 && errno == EINTR) {
+  }
   if (n > 0) {
     ::waitpid(pid, nullptr, 0);
     throw UsageError(concat("cannot run ", words[0], ": ", std::strerror(reason)));

@@ -33,7 +33,8 @@ bool is_drawable(int fd) {
 
 // Whether standard output and error go to the same place, where lines must keep their order: a terminal, or after 2>&1.
 bool is_one_place() {
-  struct stat first{}, second{};
+  struct stat first {
+  }, second{};
   return (::isatty(1) && ::isatty(2)) || (::fstat(1, &first) == 0 && ::fstat(2, &second) == 0 &&
                                           first.st_dev == second.st_dev && first.st_ino == second.st_ino);
 }
@@ -190,7 +191,8 @@ void Display::bar(std::string text) {
 void Display::flush(Seconds patience, const std::function<bool()>& over) {
   const auto begin = Clock::now();
   for (Outlet* const outlet : {first_.get(), second_.get()})
-    while (outlet && !outlet->wait_empty(kLook) && !outlet->still(patience, begin) && !over()) {}
+    while (outlet && !outlet->wait_empty(kLook) && !outlet->still(patience, begin) && !over()) {
+    }
 }
 
 void Display::finish(Seconds patience, const std::function<bool()>& over) {

@@ -47,7 +47,7 @@ class Display {
   const bool terminal_;
   // first_: null if both streams go to the same file or terminal, so that lines and bar keep their order.
   std::unique_ptr<Outlet> first_, second_;
-  int64_t lost_[2] = {0, 0};                // lost lines of each stream that are not reported yet
+  int64_t lost_[2] = {0, 0};  // lost lines of each stream that are not reported yet
 };
 
 }  // namespace ringtape::comm

@@ -57,7 +57,8 @@ Guard::Guard() {
 
 Guard::~Guard() {
   pipe_ = Fd();
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 void Guard::forget(pid_t group) {

@@ -15,24 +15,24 @@ struct Launch {
   std::vector<std::string> command;     // program and arguments; an empty program is this executable
   std::vector<std::string> on_restart;  // arguments added on a restart
   int local_size = 1;
-  int nodes = 1, node = 0;              // number of machines; number of this one
-  std::vector<int> sizes;               // ranks of each machine; empty: local_size
+  int nodes = 1, node = 0;  // number of machines; number of this one
+  std::vector<int> sizes;   // ranks of each machine; empty: local_size
   std::string master_addr = "127.0.0.1";
-  int master_port = 0;                  // where node 0 listens; 0: any free port, only with one node
-  std::string token;                    // secret by which the processes recognise each other; see store/token.h
-  std::string log_dir;                  // folder of attempt_0/rank_2.log and so on; empty: no logs
-  std::optional<std::set<int>> shown;   // ranks whose output is shown; nullopt: all
-  bool prefix = true;                   // "[2] " before the lines of rank 2
-  int max_restarts = 0;                 // of all ranks together; elastic: of single ranks, of all on this machine
-  Seconds grace{10};                    // from SIGTERM to SIGKILL
-  Seconds timeout{0};                   // of all attempts together; 0: none
-  bool pin = true;                      // each rank to its own cores
-  Cgroups groups{};                     // of this process and its ranks
+  int master_port = 0;                 // where node 0 listens; 0: any free port, only with one node
+  std::string token;                   // secret by which the processes recognise each other; see store/token.h
+  std::string log_dir;                 // folder of attempt_0/rank_2.log and so on; empty: no logs
+  std::optional<std::set<int>> shown;  // ranks whose output is shown; nullopt: all
+  bool prefix = true;                  // "[2] " before the lines of rank 2
+  int max_restarts = 0;                // of all ranks together; elastic: of single ranks, of all on this machine
+  Seconds grace{10};                   // from SIGTERM to SIGKILL
+  Seconds timeout{0};                  // of all attempts together; 0: none
+  bool pin = true;                     // each rank to its own cores
+  Cgroups groups{};                    // of this process and its ranks
 
   // Of an elastic job (comm/launch/elastic.h): a rank that ends is started again alone, while the others go on.
   bool elastic = false;
-  bool joins = false;                   // another process hosts the job's store at master_addr:master_port
-  int base = 0;                         // joins: RANK of the first rank here
+  bool joins = false;  // another process hosts the job's store at master_addr:master_port
+  int base = 0;        // joins: RANK of the first rank here
 
   int ranks_before(int machine) const {
     return sizes.empty() ? machine * local_size : std::accumulate(sizes.begin(), sizes.begin() + machine, 0);
@@ -44,9 +44,9 @@ struct Launch {
 inline constexpr int kPreempted =
     75;  // exit code of ranks that were stopped and can be resumed, from a checkpoint or the beginning: no restart
 inline constexpr int kElasticRestarts = 10;  // of an elastic job, unless given
-inline constexpr int kTimedOut = 124;   // as timeout(1)
-inline constexpr int kLostOutput = 1;   // all ranks did well, but a log or standard output could not be written
-inline constexpr int kWrongUsage = 2;   // exit code of a wrong ringtape command; a restart would not help
+inline constexpr int kTimedOut = 124;        // as timeout(1)
+inline constexpr int kLostOutput = 1;        // all ranks did well, but a log or standard output could not be written
+inline constexpr int kWrongUsage = 2;        // exit code of a wrong ringtape command; a restart would not help
 
 // Runs the ranks until all have ended, whether or not anybody reads their output (comm/launch/display.h), and reports
 // on standard error what went wrong. Returns 0, or the exit code (or 128 + signal) of the first rank that failed;

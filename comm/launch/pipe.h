@@ -5,7 +5,9 @@
 
 namespace ringtape::comm {
 
-struct PipeEnds { Fd read, write; };
+struct PipeEnds {
+  Fd read, write;
+};
 PipeEnds make_pipe();                        // closed on exec; throws IoError
 bool write_all(int fd, std::string_view s);  // false if writing fails; waits even if fd is non-blocking
 

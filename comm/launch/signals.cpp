@@ -47,7 +47,8 @@ Signals::Signals() {
 }
 
 Signals::~Signals() {
-  while (next()) {}
+  while (next()) {
+  }
   restore();
 }
 
@@ -59,7 +60,8 @@ void Signals::restore() const {
 std::optional<int> Signals::next() {
   signalfd_siginfo info;
   ssize_t n;
-  while ((n = ::read(fd_.get(), &info, sizeof info)) < 0 && errno == EINTR) {}
+  while ((n = ::read(fd_.get(), &info, sizeof info)) < 0 && errno == EINTR) {
+  }
   return n == ssize_t(sizeof info) ? std::optional(int(info.ssi_signo)) : std::nullopt;
 }
 

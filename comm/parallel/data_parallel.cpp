@@ -254,7 +254,11 @@ static const RegisterOp register_reduce_add_coalesced{{
     .samples = {{"packets", {{{5, 3}}, {{5, 3}}, {{5, 3}}}, call_reduce_add_coalesced},
                 {"empty", {{{5, 0}}, {{5, 0}}}, call_reduce_add_coalesced}},
     .invalid = {{"shapes", {{{2, 3}}, {{3, 2}}}, call_reduce_add_coalesced},
-                {"lists", {{{3}}, {{3}}}, [](const Tensors& t) { return reduce_add_coalesced({t, {t[0]}}, {})[0]; }}},
+                {"lists",
+                 {{{3}}, {{3}}},
+                 [](const Tensors& t) {
+                   return reduce_add_coalesced({t, {t[0]}}, {})[0];
+                 }}},
     .tolerance = 4,
 }};
 

@@ -6,8 +6,8 @@
 // contiguous. Errors as of ProcessGroup.
 namespace ringtape::comm {
 
-Tensor all_reduce(ProcessGroup& group, const Tensor& x);      // the sum of the ranks' x
-Tensor all_gather(ProcessGroup& group, const Tensor& x);      // (N, ...) -> (size N, ...): the ranks' x, rank by rank
+Tensor all_reduce(ProcessGroup& group, const Tensor& x);  // the sum of the ranks' x
+Tensor all_gather(ProcessGroup& group, const Tensor& x);  // (N, ...) -> (size N, ...): the ranks' x, rank by rank
 // (size N, ...) -> (N, ...): this rank's part of the sum of all ranks' x.
 Tensor reduce_scatter(ProcessGroup& group, const Tensor& x);
 

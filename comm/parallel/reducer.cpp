@@ -57,8 +57,8 @@ int64_t Reducer::control_size(int64_t parameters) { return (kUsed + parameters +
 
 Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options,
                  const Sharding& sharding)
-    : group_(group), memory_(memory), slots_(std::move(slots)), reduction_(options.reduction), prompt_(options.prompt),
-      kept_shares_{.shares = options.shares},
+    : group_(group), memory_(memory), slots_(std::move(slots)), reduction_(options.reduction),
+      prompt_(options.prompt), kept_shares_{.shares = options.shares},
       exact_(sharding.places.empty() && find_reduction(reduction_.name).exact), releases_(sharding.release),
       bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()), reached_(slots_.size()),
       loss_(zeros({}, memory.dtype(), memory.device())) {
@@ -113,9 +113,8 @@ void Reducer::plan(const ReducerOptions& options) {
   for (const GradientSlot& s : slots_) gradients.push_back({bytes * (s.begin - front), bytes * (s.end - front)});
   for (const Part& part : buckets_of(gradients, options)) {
     for (int64_t i = part.begin; i < part.end; ++i) bucket_of_[size_t(i)] = buckets_.size();
-    buckets_.push_back({.begin = slots_[size_t(part.begin)].begin,
-                        .end = slots_[size_t(part.end - 1)].end,
-                        .slots = part.size()});
+    buckets_.push_back(
+        {.begin = slots_[size_t(part.begin)].begin, .end = slots_[size_t(part.end - 1)].end, .slots = part.size()});
   }
   if (exact_) buckets_.back().begin = 0;
 }

@@ -144,7 +144,7 @@ class Reducer {
   const Selection reduction_;
   const bool prompt_;
   KeptShares kept_shares_;
-  const bool exact_;                // the control words are in front of the last bucket
+  const bool exact_;  // the control words are in front of the last bucket
   const bool releases_;
   Work words_;                      // if the control words are sent separately
   std::vector<Bucket> buckets_;     // in the order of sending

@@ -56,7 +56,7 @@ class Reduction {
   // Begins all_to_all, all_gather.
   void exchange(const Tensor& y, const Tensor& x);
   void gather(const Tensor& y, const Tensor& x);
-  void wait() const;           // for everything that was sent
+  void wait() const;  // for everything that was sent
 
  private:
   ProcessGroup& group_;
@@ -68,7 +68,7 @@ struct ReductionEntry {
   bool exact = false;  // small whole numbers in front of a bucket are summed exactly
   std::unique_ptr<Reduction> (*make)(ProcessGroup& group, Gradients gradients, const Settings& settings);
   Settings settings = {};
-  bool whole = false;  // it needs all elements of a bucket in every step
+  bool whole = false;   // it needs all elements of a bucket in every step
   bool scaled = false;  // small gradients would be lost: the loss needs a scale
 };
 

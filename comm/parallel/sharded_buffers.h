@@ -76,12 +76,12 @@ class ShardedBuffers {
   void leave_round();
   void gather_next();
 
-  std::unique_ptr<ProcessGroup> group_;  // of its own: gradients are on their way meanwhile, in another order
+  std::unique_ptr<ProcessGroup> group_;       // of its own: gradients are on their way meanwhile, in another order
   const std::unique_ptr<ProcessGroup> near_;  // the ranks that are `within`; null: none
   const bool keeps_;
   std::vector<std::shared_ptr<Storage>> owns_;  // of the own elements of each buffer
   std::vector<std::unique_ptr<Piece>> pieces_;
-  std::vector<Tensor> spare_;                // memory to be used again: bytes
+  std::vector<Tensor> spare_;  // memory to be used again: bytes
   static constexpr size_t kNone = size_t(-1);
   std::vector<size_t> round_, last_round_;  // the pieces in the order of their uses
   size_t next_ = 0;                         // of last_round_

@@ -41,8 +41,7 @@ class Shards {
   void each_own(const Tensor& held, const Tensor& x, int64_t begin, const F& f) const {
     for (const Part& own : own_) {
       const Part both{std::max(own.begin, begin), std::min(own.end, begin + x.size())};
-      if (both.begin < both.end)
-        f(own_part(own_, held, both), x.window({both.size()}, {1}, both.begin - begin));
+      if (both.begin < both.end) f(own_part(own_, held, both), x.window({both.size()}, {1}, both.begin - begin));
     }
   }
 

@@ -12,7 +12,7 @@ namespace ringtape::comm {
 
 // Where the node of these shares is split in two; it has more than one.
 int64_t split_of(Part node);
-bool is_node(Part part, int64_t shares);                        // whether the tree of so many shares has this node
+bool is_node(Part part, int64_t shares);               // whether the tree of so many shares has this node
 std::vector<Part> nodes_of(Part own, int64_t shares);  // the largest nodes within consecutive shares, in their order
 
 // The sum of a node's shares.

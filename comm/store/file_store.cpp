@@ -63,7 +63,8 @@ std::string octal(mode_t mode) {
 void make_private_folder(const fs::path& folder) {
   std::error_code error;
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
-  struct stat link{}, s{};
+  struct stat link {
+  }, s{};
   int why = EEXIST;
   // The last process of a job may remove the folder between two of these calls.
   for (int i = 0; i < 100 && why == EEXIST && (::lstat(folder.c_str(), &link) != 0 || ::stat(folder.c_str(), &s) != 0);
@@ -161,7 +162,7 @@ class FileStore : public Store {
     for (;;) {
       make_private_folder(folder_);
       Fd file = open_locked(folder_ / "lock", LOCK_EX);
-      struct stat now{};
+      struct stat now {};
       if (::fstat(file.get(), &now) == 0 && now.st_nlink > 0) return file;
     }
   }

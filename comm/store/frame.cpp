@@ -10,12 +10,26 @@ namespace {
 
 constexpr size_t kHeader = 4 + 1 + 4 + 8 + 2;
 
-struct Count { size_t least, most; };  // number of fields
+struct Count {
+  size_t least, most;
+};  // number of fields
 constexpr std::array<Count, 16> kFields = {{
-    {1, 1}, {2, 2}, {2, 2}, {1, 1},           // challenge, proof, welcome, refuse
-    {2, 2}, {2, 2}, {1, 1}, {1, kMaxFields},  // set, set_once, get, wait
-    {0, 0}, {1, 1}, {1, 1}, {2, 2},           // cancel, add, erase, will
-    {0, 0}, {0, 0}, {0, 2}, {1, 1},           // beat, bye, reply, error
+    {1, 1},
+    {2, 2},
+    {2, 2},
+    {1, 1},  // challenge, proof, welcome, refuse
+    {2, 2},
+    {2, 2},
+    {1, 1},
+    {1, kMaxFields},  // set, set_once, get, wait
+    {0, 0},
+    {1, 1},
+    {1, 1},
+    {2, 2},  // cancel, add, erase, will
+    {0, 0},
+    {0, 0},
+    {0, 2},
+    {1, 1},  // beat, bye, reply, error
 }};
 
 void put(std::string& out, uint64_t x, int bytes) {

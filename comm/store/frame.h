@@ -34,9 +34,9 @@ struct Frame {
   std::vector<std::string> fields{};
 };
 
-inline constexpr int kProtocol = 1;             // version
-inline constexpr size_t kMaxFrame = 1 << 20;    // bytes, with the length
-inline constexpr size_t kMaxGreeting = 256;     // the same, for a client that has not yet proved the token
+inline constexpr int kProtocol = 1;           // version
+inline constexpr size_t kMaxFrame = 1 << 20;  // bytes, with the length
+inline constexpr size_t kMaxGreeting = 256;   // the same, for a client that has not yet proved the token
 inline constexpr size_t kMaxFields = 16;
 
 std::string encode(const Frame& frame);  // throws CommError if it is longer than kMaxFrame

@@ -18,7 +18,7 @@ namespace ringtape::comm {
 namespace {
 
 bool is_private_folder(const std::string& path) {
-  struct stat s{};
+  struct stat s {};
   return ::lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == ::geteuid() && (s.st_mode & 077) == 0;
 }
 
@@ -79,7 +79,7 @@ void PrivateFile::remove(const std::string& path, const std::string& text) noexc
 std::string PrivateFile::read(const std::string& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file) return "";
-  struct stat s{};
+  struct stat s {};
   RT_CHECK_AS(CommError, ::fstat(file.get(), &s) == 0 && s.st_uid == ::geteuid() && (s.st_mode & 077) == 0, path,
               " could have been written by another user; remove it");
   char text[256];

@@ -43,7 +43,8 @@ Fd open_socket(const addrinfo& a) {
 int result_of_connecting(const Fd& s, Deadline deadline) {
   pollfd p{s.get(), POLLOUT, 0};
   int ready = 0;
-  while ((ready = ::poll(&p, 1, deadline.left_ms())) < 0 && errno == EINTR) {}
+  while ((ready = ::poll(&p, 1, deadline.left_ms())) < 0 && errno == EINTR) {
+  }
   if (ready == 0) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof error;
@@ -81,8 +82,8 @@ Fd listen_on(const std::string& host, int port) {
     if (s && ::bind(s.get(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(s.get(), SOMAXCONN) == 0) return s;
     error = errno;
   }
-  detail::fail<CommError>({"cannot listen on ", host.empty() ? "any interface" : host, ", port ", port, ": ",
-                          reason(error)});
+  detail::fail<CommError>(
+      {"cannot listen on ", host.empty() ? "any interface" : host, ", port ", port, ": ", reason(error)});
 }
 
 int port_of(const Fd& socket) {

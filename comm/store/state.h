@@ -16,7 +16,7 @@ class StoreState {
   using Client = uint64_t;
   explicit StoreState(std::function<void(Client, const Frame&)> send) : send_(std::move(send)) {}
 
-  void handle(Client client, const Frame& request);       // of a client that has proved the token
+  void handle(Client client, const Frame& request);  // of a client that has proved the token
   // `what` happened to the client: executes its wills. Empty: it said goodbye, and its wills are dropped.
   void left(Client client, const std::string& what = "");
 

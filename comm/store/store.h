@@ -13,13 +13,15 @@ namespace ringtape::comm {
 // call cannot succeed before its deadline, it throws a CommError that names the key. Thread-safe.
 class Store {
  public:
-  struct Entry { std::string key, value; };
+  struct Entry {
+    std::string key, value;
+  };
 
   virtual ~Store() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
   // Sets the key unless it is set; returns the value that it has then.
   virtual std::string set_once(const std::string& key, const std::string& value) = 0;
-  virtual std::optional<std::string> get(const std::string& key) = 0;                  // nullopt: not set
+  virtual std::optional<std::string> get(const std::string& key) = 0;  // nullopt: not set
   // One of the keys that is set; nullopt: none by the deadline.
   virtual std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) = 0;
   virtual int64_t add(const std::string& key, int64_t amount) = 0;  // to a number that starts at 0; returns the sum
@@ -35,9 +37,11 @@ class Store {
 };
 
 // The store's host has finished and closed the store.
-struct StoreClosed : CommError { using CommError::CommError; };
+struct StoreClosed : CommError {
+  using CommError::CommError;
+};
 
-std::shared_ptr<Store> memory_store();                                           // for ranks of one process
+std::shared_ptr<Store> memory_store();  // for ranks of one process
 // The keys under "prefix/" of another store.
 std::shared_ptr<Store> prefix_store(std::shared_ptr<Store> store, std::string prefix);
 

@@ -26,7 +26,8 @@ using Type = Frame::Type;
 bool ready(const Fd& socket, short what, Deadline deadline) {
   pollfd p{socket.get(), what, 0};
   int n = 0;
-  while ((n = ::poll(&p, 1, deadline.left_ms())) < 0 && errno == EINTR) {}
+  while ((n = ::poll(&p, 1, deadline.left_ms())) < 0 && errno == EINTR) {
+  }
   return n > 0;
 }
 
@@ -73,8 +74,7 @@ class TcpStore : public Store {
  public:
   TcpStore(const StoreAddress& address, Deadline deadline, Seconds timeout)
       : socket_(connect_to(address.host, address.port, deadline)),
-        name_(concat("the store at ", address.host, ":", address.port)),
-        timeout_(timeout) {
+        name_(concat("the store at ", address.host, ":", address.port)), timeout_(timeout) {
     greet(address.token, deadline);
     reader_ = start_thread("the store's reader", [this] { read(); });
   }
@@ -186,7 +186,7 @@ class TcpStore : public Store {
     try {
       Deadline next_beat(heartbeat_ / 4);
       std::optional<Clock::time_point> unanswered;  // time of the oldest unanswered beat
-      Seconds stopped{0};  // this process, before it last looked too late
+      Seconds stopped{0};                           // this process, before it last looked too late
       for (Clock::time_point looked = Clock::now(), woken{};;) {
         const bool any = ready(socket_, POLLIN, next_beat);
         const Clock::time_point now = Clock::now(), before = std::exchange(looked, now);
@@ -202,7 +202,8 @@ class TcpStore : public Store {
         if (!next_beat.passed()) continue;
         if (unanswered && Clock::now() - *unanswered > heartbeat_)
           return lose(concat(host_, " has been silent for ", heartbeat_.count(),
-                             " s: it is stopped, or its machine or its network is gone; it hosted ", name_), false);
+                             " s: it is stopped, or its machine or its network is gone; it hosted ", name_),
+                      false);
         if (!unanswered) unanswered = Clock::now();
         send(encode({Type::beat}), Deadline(heartbeat_));
         next_beat = Deadline(heartbeat_ / 4);

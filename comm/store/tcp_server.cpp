@@ -23,8 +23,8 @@ namespace {
 
 constexpr uint64_t kListeningEvent = 0, kStopEvent = 1, kFirstClientEvent = 2;  // the source of an event
 constexpr int kEvents = 64;
-constexpr size_t kStrangers = 256;        // maximum number of connections that have not proved the token
-constexpr size_t kBacklog = 64u << 20;    // maximum number of unread bytes of a client
+constexpr size_t kStrangers = 256;      // maximum number of connections that have not proved the token
+constexpr size_t kBacklog = 64u << 20;  // maximum number of unread bytes of a client
 
 }  // namespace
 

@@ -13,12 +13,12 @@ class StoreServer {
  public:
   struct Options {
     std::string token;
-    std::string name = "a process";   // the host's description, for the error messages of clients that lose the store
-    std::string host = "127.0.0.1";   // where it listens; empty: on every interface
-    int port = 0;                     // 0: any free port
-    int listening = -1;               // a listening socket that is taken over, instead of host and port
+    std::string name = "a process";  // the host's description, for the error messages of clients that lose the store
+    std::string host = "127.0.0.1";  // where it listens; empty: on every interface
+    int port = 0;                    // 0: any free port
+    int listening = -1;              // a listening socket that is taken over, instead of host and port
     Seconds heartbeat{10};
-    Seconds patience{5};              // time for a new connection to prove the token
+    Seconds patience{5};  // time for a new connection to prove the token
   };
   explicit StoreServer(Options options);
   ~StoreServer();                      // waits until its clients have left, at most for `heartbeat`
@@ -43,6 +43,8 @@ struct StoreAddress {
 std::shared_ptr<Store> tcp_store(const StoreAddress& address, Deadline deadline, Seconds timeout = Seconds(60),
                                  const std::function<void(const std::string& why)>& waiting = {});
 
-struct TokenRefused : CommError { using CommError::CommError; };
+struct TokenRefused : CommError {
+  using CommError::CommError;
+};
 
 }  // namespace ringtape::comm

@@ -36,8 +36,10 @@ class Handover {
   std::shared_ptr<Board> take(int64_t number, const Transport& t) {
     const std::lock_guard lock(mutex_);
     const auto it = boards_.find(number);
-    RT_CHECK_AS(CommError, it != boards_.end(), t.name(), ": the ranks of this group must be threads of one process, "
-                "but are processes; use ", t.device().type == DeviceType::cpu ? "shm" : "ipc");
+    RT_CHECK_AS(CommError, it != boards_.end(), t.name(),
+                ": the ranks of this group must be threads of one process, "
+                "but are processes; use ",
+                t.device().type == DeviceType::cpu ? "shm" : "ipc");
     std::shared_ptr<Board> board = it->second.first;
     if (--it->second.second == 0) boards_.erase(it);  // taken by the last rank
     return board;

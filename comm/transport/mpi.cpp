@@ -1,10 +1,9 @@
-#include "comm/transport/mpi_library.h"
-
 #include <cstring>
 #include <deque>
 #include <mutex>
 
 #include "comm/transport/header.h"
+#include "comm/transport/mpi_library.h"
 #include "comm/transport/transports.h"
 
 namespace ringtape::comm {

@@ -9,7 +9,10 @@ namespace ringtape::comm {
 struct Mpi {
   struct Object;  // opaque
   using Handle = Object*;
-  struct Status { int source, tag, error, cancelled; size_t bytes; };
+  struct Status {
+    int source, tag, error, cancelled;
+    size_t bytes;
+  };
   static constexpr int kThreadSerialized = 2;
 
   int (*Init_thread)(int*, char***, int, int*);

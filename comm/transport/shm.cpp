@@ -177,7 +177,7 @@ class Shm : public Transport {
   struct Lane {  // to and from one rank
     Lane(Pipe& to, Pipe& from) : in(to), out(from) {}
     std::deque<Open> sends, recvs;
-    size_t put = 0;          // sends that are completely in the pipe
+    size_t put = 0;  // sends that are completely in the pipe
     PipeIn in;
     PipeOut out;
   };

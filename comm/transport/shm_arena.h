@@ -17,10 +17,10 @@ class SharedArena : public std::enable_shared_from_this<SharedArena> {
   static std::shared_ptr<SharedArena> own();  // the one arena of this process; lives while somebody holds it
   ~SharedArena();
 
-  std::shared_ptr<char> allocate(size_t bytes);               // zeroed, 64-byte aligned; freed with the last pointer
-  int64_t place_of(const void* data, size_t bytes) const;     // offset in the arena; -1: not in it
+  std::shared_ptr<char> allocate(size_t bytes);            // zeroed, 64-byte aligned; freed with the last pointer
+  int64_t place_of(const void* data, size_t bytes) const;  // offset in the arena; -1: not in it
   char* base() const { return base_; }
-  std::string address() const;                                // for PeerArena::open
+  std::string address() const;  // for PeerArena::open
 
  private:
   SharedArena();

@@ -23,10 +23,10 @@ struct alignas(kLine) Offer {
 static_assert(sizeof(Offer) == kLine);
 
 struct Board {
-  Offer offers[2];                                  // used in turn: all have read one when all have come to the next
-  alignas(kLine) std::atomic<uint64_t> arrivals;    // at fences
-  alignas(kLine) std::atomic<uint32_t> left;        // 1: the rank has closed the group
-  alignas(kLine) std::atomic<uint32_t> asleep;      // 1: it sleeps until the bell changes, or is about to sleep
+  Offer offers[2];                                // used in turn: all have read one when all have come to the next
+  alignas(kLine) std::atomic<uint64_t> arrivals;  // at fences
+  alignas(kLine) std::atomic<uint32_t> left;      // 1: the rank has closed the group
+  alignas(kLine) std::atomic<uint32_t> asleep;    // 1: it sleeps until the bell changes, or is about to sleep
   std::atomic<uint32_t> bell;
 };
 

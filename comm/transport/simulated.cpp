@@ -26,7 +26,9 @@ struct MessageSide {
   double arrived = 0;             // time
   MessageSide* behind = nullptr;  // the next one that waits for the same pair
 };
-struct WaitingSides { MessageSide *first, *last; };
+struct WaitingSides {
+  MessageSide *first, *last;
+};
 
 struct Turn {
   double time;
@@ -41,15 +43,15 @@ class Simulation {
   Simulation(int ranks, const Topology& topology, const std::function<void(Transport&)>& f, Payload payload);
   SimulationResult run();
 
-  void wait_for_turn(int rank);             // until no other rank has an earlier time
-  void block(int rank);                     // until wake(rank)
+  void wait_for_turn(int rank);  // until no other rank has an earlier time
+  void block(int rank);          // until wake(rank)
   void wake(int rank) { turns_.push({times[size_t(rank)], rank}); }
-  void post(MessageSide& side);             // at the time of its rank
+  void post(MessageSide& side);  // at the time of its rank
 
   const int ranks;
   const Topology topology;
   const Payload payload;
-  std::vector<double> times;                // of each rank, s
+  std::vector<double> times;  // of each rank, s
 
  private:
   static void entry();
@@ -69,7 +71,7 @@ class Simulation {
   // Sides that are not matched, by sender and receiver; those of a pair are either all sends or all recvs. Pairs
   // without any have no entry, because there may be millions of pairs.
   std::unordered_map<uint64_t, WaitingSides> waiting_;
-  std::vector<double> free_at_;             // by port
+  std::vector<double> free_at_;  // by port
   std::vector<LinkLoad> loads_;
   SimulationResult result_;
   std::exception_ptr first_error_;
@@ -145,8 +147,7 @@ class Simulated : public Transport {
 
 Simulation::Simulation(int ranks, const Topology& topology, const std::function<void(Transport&)>& f, Payload payload)
     : ranks(ranks), topology(topology), payload(payload), times(size_t(ranks)), f_(f), done_(size_t(ranks)),
-      free_at_(topology.ports(ranks)),
-      loads_(free_at_.size()) {
+      free_at_(topology.ports(ranks)), loads_(free_at_.size()) {
   const int island = topology.island < ranks && ranks % topology.island == 0 ? topology.island : 1;
   for (int r = 0; r < ranks; ++r) {
     transports_.push_back(
@@ -252,8 +253,8 @@ std::string Simulation::stuck() const {
     const Transport& transport = *transports_[size_t(rank)];
     const Transfer& t = transports_[size_t(rank)]->next().transfer;
     out += concat(listed ? "; " : "", "rank ", rank, " waits for rank ", t.peer, " to ",
-                  t.way == Transfer::Way::send ? "receive " : "send ",
-                  with_commas(int64_t(t.bytes)), " bytes in ", transport.operation());
+                  t.way == Transfer::Way::send ? "receive " : "send ", with_commas(int64_t(t.bytes)), " bytes in ",
+                  transport.operation());
     rank = t.peer;
     if (done_[size_t(rank)]) return concat(out, "; rank ", rank, " is done");
     if (seen[size_t(rank)]) return out;

@@ -15,7 +15,7 @@ struct LinkLoad {
 };
 
 struct SimulationResult {
-  double seconds = 0;       // until the last rank was done
+  double seconds = 0;  // until the last rank was done
   int64_t messages = 0, bytes = 0;
   int64_t steps = 0;            // number of messages in the longest chain of dependent messages
   std::vector<LinkLoad> links;  // only links with messages

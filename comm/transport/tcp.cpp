@@ -16,11 +16,11 @@ namespace ringtape::comm {
 
 namespace {
 
-constexpr size_t kStripe = 256 << 10;    // minimum number of bytes for each socket that a message uses
-constexpr int kVectors = 16;             // maximum number of pieces per system call
+constexpr size_t kStripe = 256 << 10;  // minimum number of bytes for each socket that a message uses
+constexpr int kVectors = 16;           // maximum number of pieces per system call
 constexpr int kNapMs = 10;
-constexpr size_t kMuch = 32 << 10;       // for this many bytes nobody spins: poll() reports when they have come,
-constexpr size_t kWake = 256 << 10;      // or this many of them: each wake-up takes the core from a computing thread
+constexpr size_t kMuch = 32 << 10;   // for this many bytes nobody spins: poll() reports when they have come,
+constexpr size_t kWake = 256 << 10;  // or this many of them: each wake-up takes the core from a computing thread
 constexpr short kBoth = POLLIN | POLLOUT;
 
 // The part of a message on one socket: its header (only on the first socket), then bytes.
@@ -29,9 +29,9 @@ struct Piece {
   char* data;
   size_t bytes;
   uint64_t ticket;
-  size_t whole;           // bytes of the message
-  size_t head;            // bytes of the header: all or none
-  size_t done = 0;        // of head + bytes
+  size_t whole;     // bytes of the message
+  size_t head;      // bytes of the header: all or none
+  size_t done = 0;  // of head + bytes
   size_t rest() const { return head + bytes - done; }
 };
 

@@ -83,7 +83,7 @@ class Mesh {
   }
 
  private:
-  static constexpr int kSpare = 64;       // descriptors for everything else that a rank opens
+  static constexpr int kSpare = 64;  // descriptors for everything else that a rank opens
   static constexpr int kStrangers = 512;
 
   // An accepted connection that has not yet proved the secret.

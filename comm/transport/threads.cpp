@@ -31,9 +31,9 @@ struct ThreadsBoard {
 
   const int size;
   std::vector<Mailbox> mailboxes;
-  std::vector<void*> buffers;         // of share(), by rank
-  std::vector<Operation> operations;  // the same
-  std::atomic<int64_t> arrivals{0};   // at fences, of all ranks since the beginning
+  std::vector<void*> buffers;                 // of share(), by rank
+  std::vector<Operation> operations;          // the same
+  std::atomic<int64_t> arrivals{0};           // at fences, of all ranks since the beginning
   std::vector<std::shared_ptr<void>> common;  // of allocate_common()
 };
 
@@ -132,8 +132,7 @@ class Threads : public Transport {
       box.posts.pop_front();
       break;
     }
-    if (!same_call(post->operation, operation_) || post->bytes != t.bytes)
-      refuse(*post, t.peer);
+    if (!same_call(post->operation, operation_) || post->bytes != t.bytes) refuse(*post, t.peer);
     if (t.bytes > 0) std::memcpy(t.data, post->data, t.bytes);
     post->fetched.store(true, std::memory_order_release);
   }

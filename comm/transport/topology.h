@@ -18,7 +18,7 @@ struct Topology {
   int island = std::numeric_limits<int>::max();  // ranks of an island; the last island may be smaller
   LinkCost inside, between;
   int rails = 1;
-  double gamma = 0;                              // s per byte that is combined into another
+  double gamma = 0;  // s per byte that is combined into another
 
   static Topology one_switch(LinkCost cost, double gamma = 0) {
     return {.inside = cost, .between = cost, .gamma = gamma};

@@ -9,7 +9,8 @@ namespace ringtape::cuda {
 
 [[noreturn]] void fail(cublasStatus_t status, const char* what, const char* file, int line);
 inline void check(cublasStatus_t status, const char* what, const char* file, int line) {
-  if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]] fail(status, what, file, line);
+  if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
+    fail(status, what, file, line);
 }
 
 // cuBLASLt on one device: made on first use, kept until the process ends. The workspace belongs to the compute stream,

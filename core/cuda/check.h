@@ -10,7 +10,8 @@ namespace ringtape::cuda {
 [[noreturn]] void fail(cudaError_t status, const char* what, const char* file, int line);
 
 inline void check(cudaError_t status, const char* what, const char* file, int line) {
-  if (status != cudaSuccess) [[unlikely]] fail(status, what, file, line);
+  if (status != cudaSuccess) [[unlikely]]
+    fail(status, what, file, line);
 }
 
 // "cudaErrorNoDevice: no CUDA-capable device is detected"

@@ -9,18 +9,18 @@
 namespace ringtape::cuda {
 
 struct Properties {
-  std::string name;                // "NVIDIA H200"
-  int major = 0, minor = 0;        // compute capability
+  std::string name;          // "NVIDIA H200"
+  int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   int l2_bytes = 0;
   int shared_bytes_per_block = 0;  // maximum, with the opt-in above 48 KiB
   size_t memory_bytes = 0;
 };
 
-int device_count();                        // 0 without a driver or a device; never throws
-std::string unavailable_reason();          // why device_count() is 0: CUDA's message and what to do; else empty
-const Properties& properties(int index);   // read once. Throws DeviceError for a GPU without kernels in this build
-void use(int index);                       // makes it the thread's current device; no call if it already is
+int device_count();                          // 0 without a driver or a device; never throws
+std::string unavailable_reason();            // why device_count() is 0: CUDA's message and what to do; else empty
+const Properties& properties(int index);     // read once. Throws DeviceError for a GPU without kernels in this build
+void use(int index);                         // makes it the thread's current device; no call if it already is
 void use_in_destructor(int index) noexcept;  // the same; an error is left to the calls that follow
 
 // Two streams per device, made on first use. Kernels and their memory operations run on the compute stream, in order.
@@ -41,7 +41,7 @@ class OnStream {
   cudaStream_t before_;
 };
 
-void synchronize(int index);               // waits for all work on the device; throws its errors
+void synchronize(int index);  // waits for all work on the device; throws its errors
 
 // Whether kernels built for CMAKE_CUDA_ARCHITECTURES ("80;90", "90-real", "90a") run on a GPU of compute capability
 // major.minor. Machine code runs on the same major version from its minor version on; PTX runs on all later GPUs.

@@ -10,7 +10,7 @@ namespace ringtape::cuda {
 class LiveArguments {
  public:
   explicit LiveArguments(int index);  // takes memory: before the recording, whose own memory is used again in it
-  ~LiveArguments();  // the graph's work must be done
+  ~LiveArguments();                   // the graph's work must be done
   LiveArguments(const LiveArguments&) = delete;
   LiveArguments& operator=(const LiveArguments&) = delete;
 

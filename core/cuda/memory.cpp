@@ -19,7 +19,7 @@ static thread_local GraphMemory* recorder = nullptr;
 struct GraphBlock {
   GraphMemory* owner;  // null: the graph is destroyed, but a tensor still uses it
   size_t bytes;
-  bool held;           // by a tensor
+  bool held;  // by a tensor
 };
 
 struct DeviceMemory {
@@ -27,7 +27,7 @@ struct DeviceMemory {
   cudaMemPool_t pool = nullptr;
   MemoryStats stats;
   int64_t pool_reserved = 0, graph_reserved = 0;
-  int64_t most_used = 0;  // bytes in use so far, whatever reset_peak() says
+  int64_t most_used = 0;                // bytes in use so far, whatever reset_peak() says
   std::atomic<bool> has_graphs{false};  // ever; without graphs, graph_blocks is not searched
   using Blocks = std::unordered_map<void*, GraphBlock>;
   Blocks graph_blocks;
@@ -108,8 +108,8 @@ void DeviceMemory::out_of_memory(size_t bytes, int index) {
   cudaMemGetInfo(&free, &total);
   const std::lock_guard lock(mutex);
   detail::fail<OutOfMemory>({"out of memory on cuda:", index, ": asked for ", units(bytes), " with ",
-                            units(size_t(stats.current)), " held by tensors (peak ", units(size_t(stats.peak)), "), ",
-                            units(free), " of ", units(total), " free; use a smaller batch"});
+                             units(size_t(stats.current)), " held by tensors (peak ", units(size_t(stats.peak)), "), ",
+                             units(free), " of ", units(total), " free; use a smaller batch"});
 }
 
 // For a thread that records. Reuses a free block of up to twice the size, in order of the recorded stream.

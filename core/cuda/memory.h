@@ -12,7 +12,7 @@ namespace ringtape::cuda {
 class GraphMemory {
  public:
   explicit GraphMemory(int index) : index_(index) {}
-  ~GraphMemory();                    // the graph's work must be done; tensors keep the memory they still hold
+  ~GraphMemory();  // the graph's work must be done; tensors keep the memory they still hold
   GraphMemory(const GraphMemory&) = delete;
   GraphMemory& operator=(const GraphMemory&) = delete;
 
@@ -23,12 +23,12 @@ class GraphMemory {
   friend struct DeviceMemory;
   friend bool recording(int index);
   int index_;
-  std::vector<void*> blocks_;        // from the device
+  std::vector<void*> blocks_;          // from the device
   std::multimap<size_t, void*> free_;  // by size: released by tensors while recording, reused
-  std::vector<void*> adopted_;       // allocated before, freed while recording: each launch still uses it
+  std::vector<void*> adopted_;         // allocated before, freed while recording: each launch still uses it
 };
 
-bool recording(int index);           // whether the calling thread records a graph on the device
+bool recording(int index);  // whether the calling thread records a graph on the device
 
 // While it lives, the calling thread may make calls that CUDA forbids during a recording, such as cudaMalloc.
 class AllowWhileRecording {

@@ -13,8 +13,8 @@ PinnedBuffer::PinnedBuffer(size_t bytes) {
   const cudaError_t status = cudaHostAlloc(&data_, bytes, cudaHostAllocPortable);
   if (status == cudaErrorMemoryAllocation || status == cudaErrorInvalidValue) {  // the latter for absurd sizes
     cudaGetLastError();
-    detail::fail<OutOfMemory>({"out of page-locked host memory: asked for ", bytes,
-                              " bytes; use fewer workers or a smaller batch"});
+    detail::fail<OutOfMemory>(
+        {"out of page-locked host memory: asked for ", bytes, " bytes; use fewer workers or a smaller batch"});
   }
   check(status, "cudaHostAlloc(bytes)", __FILE__, __LINE__);
   bytes_ = bytes;

@@ -12,8 +12,8 @@ struct StagingBuffer;  // a buffer, and the event after its last copy
 
 class Staging {
  public:
-  Staging(int index, size_t bytes);        // throws OutOfMemory
-  ~Staging();  // returns the buffer; it is free once the work that used it is done
+  Staging(int index, size_t bytes);  // throws OutOfMemory
+  ~Staging();                        // returns the buffer; it is free once the work that used it is done
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 

@@ -42,9 +42,15 @@ static const nn::RegisterMethod registered({.name = "align_uniform",
 
 int main() {
   TrainOptions options;
-  for (const auto& [name, value] : {std::pair{"method", "align_uniform"}, {"model", "resnet18"}, {"width", "4"},
-                                    {"train-size", "64"}, {"test-size", "32"}, {"batch-size", "32"}, {"epochs", "2"},
-                                    {"warmup-epochs", "0"}, {"knn-k", "5"}})
+  for (const auto& [name, value] : {std::pair{"method", "align_uniform"},
+                                    {"model", "resnet18"},
+                                    {"width", "4"},
+                                    {"train-size", "64"},
+                                    {"test-size", "32"},
+                                    {"batch-size", "32"},
+                                    {"epochs", "2"},
+                                    {"warmup-epochs", "0"},
+                                    {"knn-k", "5"}})
     set_option(options, name, value, name);  // what --NAME VALUE does
   options.run.json = true;                   // no bars on the terminal
   RunSetup setup(resolve(options));

@@ -35,13 +35,16 @@ static void star(Transport& t, const void* x, void* y) {
 // Seconds that an all-reduce of ones takes; all ranks must get `ranks`.
 static double run(CollectiveFn all_reduce, int ranks, int64_t count, bool& right) {
   const Topology network = Topology::one_switch({.alpha = 1e-6, .beta = 1e-9});
-  return simulate(ranks, network, [&](Transport& t) {
-    std::vector<float> x(size_t(count), 1), y = x;
-    t.begin({.kind = Collective::all_reduce, .dtype = DType::f32, .count = count}, Deadline(Seconds(10)));
-    all_reduce(t, x.data(), y.data());
-    t.end();
-    for (const float sum : y) right = right && sum == float(ranks);
-  }).seconds;
+  return simulate(ranks, network,
+                  [&](Transport& t) {
+                    std::vector<float> x(size_t(count), 1), y = x;
+                    t.begin({.kind = Collective::all_reduce, .dtype = DType::f32, .count = count},
+                            Deadline(Seconds(10)));
+                    all_reduce(t, x.data(), y.data());
+                    t.end();
+                    for (const float sum : y) right = right && sum == float(ranks);
+                  })
+      .seconds;
 }
 
 int main() {

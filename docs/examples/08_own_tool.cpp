@@ -20,12 +20,20 @@ static std::unique_ptr<nn::Module> make_narrow(const ModelSpec& spec) {
   out->add<nn::Flatten>().add<nn::Linear>(spec.image.size(), 12).add<nn::Tanh>().add<nn::Linear>(12, spec.classes);
   return out;
 }
-static const RegisterModel narrow({.name = "narrow", .summary = "12 hidden units with tanh", .make = make_narrow,
-                                   .features = [](const ModelSpec&) -> int64_t { return 12; }, .image = {8, 8, 1}});
+static const RegisterModel narrow({.name = "narrow",
+                                   .summary = "12 hidden units with tanh",
+                                   .make = make_narrow,
+                                   .features = [](const ModelSpec&) -> int64_t { return 12; },
+                                   .image = {8, 8, 1}});
 
 static Dataset stripes(int64_t n, uint64_t seed) {  // vertical or horizontal ones, under noise
-  Dataset out{.name = "stripes", .source = "generated", .images = Tensor({n, 8, 8, 1}, DType::u8),
-              .labels = Tensor({n}, DType::i64), .classes = 2, .mean = {0.5}, .deviation = {0.3},
+  Dataset out{.name = "stripes",
+              .source = "generated",
+              .images = Tensor({n, 8, 8, 1}, DType::u8),
+              .labels = Tensor({n}, DType::i64),
+              .classes = 2,
+              .mean = {0.5},
+              .deviation = {0.3},
               .class_names = {"standing", "lying"}};
   for (int64_t i = 0; i < n * 64; ++i) {
     const int64_t lies = out.labels.data<int64_t>()[i / 64] = i / 64 % 2, line = lies ? i / 8 : i;
@@ -33,8 +41,12 @@ static Dataset stripes(int64_t n, uint64_t seed) {  // vertical or horizontal on
   }
   return out;
 }
-static const RegisterDataset data({.name = "stripes", .summary = "8x8 stripes, generated", .generated = true,
-                                   .val_size = 20, .model = "narrow", .load = [](const DataRequest& request) {
+static const RegisterDataset data({.name = "stripes",
+                                   .summary = "8x8 stripes, generated",
+                                   .generated = true,
+                                   .val_size = 20,
+                                   .model = "narrow",
+                                   .load = [](const DataRequest& request) {
                                      return Splits{stripes(200, request.seed), stripes(50, request.seed + 1)};
                                    }});
 
@@ -53,7 +65,9 @@ struct Watch : Callback {
   int64_t every;
   double worst = 0;
 };
-static const RegisterCallback watch({.name = "watch", .summary = "prints the worst loss of every --watch-steps steps",
-                                     .settings = WatchOptions{}, .make = make_callback<Watch, WatchOptions>});
+static const RegisterCallback watch({.name = "watch",
+                                     .summary = "prints the worst loss of every --watch-steps steps",
+                                     .settings = WatchOptions{},
+                                     .make = make_callback<Watch, WatchOptions>});
 
 int main(int argc, char** argv) { return cli::main(argc, argv); }

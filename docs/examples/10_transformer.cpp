@@ -14,8 +14,8 @@ class Transformer : public nn::Module {
  public:
   Transformer(int64_t length, int64_t width, int64_t heads)
       : heads_(heads), digits_(10, width), places_(length, width), norm1_({width}), norm2_({width}), norm3_({width}),
-        qkv_(width, 3 * width), out_(width, width), up_(width, 4 * width), down_(4 * width, width),
-        logits_(width, 10) {}
+        qkv_(width, 3 * width), out_(width, width), up_(width, 4 * width), down_(4 * width, width), logits_(width, 10) {
+  }
 
   Tensor forward(const Tensor& index) override {  // (batch, length)
     const Tensor x = digits_(index) + places_(arange(index.dim(1)));

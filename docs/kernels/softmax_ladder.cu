@@ -2,7 +2,6 @@
 // exp(x - top). docs/kernels.md says what each step gains, and how that is known. COUNTED(x[c]) is x[c]: the emulation
 // counts these accesses.
 #include "docs/kernels/softmax_ladder.h"
-
 #include "kernels/cuda/softmax.cuh"
 
 namespace ringtape::ladder {
@@ -86,11 +85,15 @@ void by_blocks(const float* x, float* y, int64_t rows, int64_t columns) {
 // Step 3: one pass finds top and sum. A thread keeps both for what it has seen so far, and corrects the sum when the
 // top grows.
 
-struct TopAndSum { float top, sum; };
+struct TopAndSum {
+  float top, sum;
+};
 
 struct Join {
   template <class A>
-  static __device__ A identity() { return {-kInfinity, 0}; }
+  static __device__ A identity() {
+    return {-kInfinity, 0};
+  }
   template <class A>
   static __device__ A combine(A a, A b) {
     const float top = fmaxf(a.top, b.top);
@@ -175,12 +178,9 @@ void step5(const float* x, float* y, int64_t rows, int64_t columns) {
 }
 
 constexpr Step kSteps[] = {
-    {"0 a thread a row", step0},
-    {"1 a block a row", by_blocks<Tree>},
-    {"2 shuffles", by_blocks<Shuffles>},
-    {"3 one pass", step3},
-    {"4 in registers", step4},
-    {"5 `Row`", step5},
+    {"0 a thread a row", step0},         {"1 a block a row", by_blocks<Tree>},
+    {"2 shuffles", by_blocks<Shuffles>}, {"3 one pass", step3},
+    {"4 in registers", step4},           {"5 `Row`", step5},
 };
 
 }  // namespace

@@ -100,8 +100,7 @@ inline bool folds(int64_t depth, const Axes& axes) {
   constexpr int64_t few = 8;  // blocks
   const int64_t taps = axes.rows.taps * axes.cols.taps, step = axes.rows.in_step * axes.cols.in_step;
   if (taps == 1) return step > 1;
-  return depth <= kAmxDepth / 4 && axes.cols.tap_step == 1 &&
-         ceil_div(taps * depth, kAmxDepth) <= std::max(few, step);
+  return depth <= kAmxDepth / 4 && axes.cols.tap_step == 1 && ceil_div(taps * depth, kAmxDepth) <= std::max(few, step);
 }
 // The axis of such outputs.
 inline Axis folded_axis(const Axis& a) { return {a.places, a.out_first, a.out_step, 0, 1, 1, 1, 0, 1}; }
@@ -154,8 +153,8 @@ struct AmxImages {
   // The taps of a row of the window lie together.
   RT_INLINE void gather_taps(const bf16* from, int64_t i, int64_t j, int64_t t, Range blocks, bf16* to) const {
     const Axis &rows = folded->rows, &cols = folded->cols;
-    const int64_t row = rows.in_first + i * rows.in_step + t * rows.tap_step,
-                  col = cols.in_first + j * cols.in_step, run = cols.taps * depth;
+    const int64_t row = rows.in_first + i * rows.in_step + t * rows.tap_step, col = cols.in_first + j * cols.in_step,
+                  run = cols.taps * depth;
     if (row < 0 || row >= h) return;
     from += (row * w + col) * c;
     const int64_t low = std::max<int64_t>(-col, 0) * depth, high = std::min(w - col, cols.taps) * depth;

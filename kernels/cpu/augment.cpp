@@ -29,8 +29,8 @@ const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const AugmentF
   if (rotated && p.reflect) {
     for (int64_t i = 0; i < f.out_width; ++i)
       for (int64_t k = 0; k < c; ++k)
-        buffer[i * c + k] = between_pixels(image, f.height, f.width, c, k,
-                                           turned(at, from_row, column(i), f.height, f.width));
+        buffer[i * c + k] =
+            between_pixels(image, f.height, f.width, c, k, turned(at, from_row, column(i), f.height, f.width));
     return buffer;
   }
   if (rotated) {

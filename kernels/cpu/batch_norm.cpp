@@ -11,7 +11,9 @@ RT_ISA_BEGIN
 namespace {
 
 template <class C>
-C inverse_deviation(const View& var, int64_t c, double eps) { return C(1 / std::sqrt(double(var.as<C>()[c]) + eps)); }
+C inverse_deviation(const View& var, int64_t c, double eps) {
+  return C(1 / std::sqrt(double(var.as<C>()[c]) + eps));
+}
 
 // Adds the moments of half h of `rows` rows, from x on, to mean and squares; see add_moments.
 template <int rows, int h, class T>
@@ -33,11 +35,10 @@ RT_INLINE void add_half(double* mean, double* squares, const T* x, int64_t n, in
   const auto merge = [&]<int part>() RT_INLINE_LAMBDA {
     const Vec<double> before = load(mean + part * lanes), distance = in_double<part>(center) - before;
     store(mean + part * lanes, before + distance * share);
-    store(squares + part * lanes,
-          load(squares + part * lanes) + (in_double<part>(own) + distance * distance * weight));
+    store(squares + part * lanes, load(squares + part * lanes) + (in_double<part>(own) + distance * distance * weight));
   };
   merge.template operator()<0>();
-  if constexpr (kLanes<C> > lanes) merge.template operator()<1>();
+  if constexpr (kLanes < C >> lanes) merge.template operator()<1>();
 }
 
 // Adds `rows` rows to mean and squares (the sum of squared distances from the mean) of `before` rows, both in the order
@@ -236,10 +237,10 @@ void backward_row(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T
   for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
     const Wide<T> dz = masked(dy, mask, i, left, dresidual ? dresidual + i : nullptr);
     const Wide<T> centered = load_wide(x + i, left) - load_in_order<T>(mean + i);
-    store_wide(dx + i,
-               load_in_order<T>(scale + i) *
-                   (dz - load_in_order<T>(shift + i) - load_in_order<T>(slope + i) * centered),
-               left);
+    store_wide(
+        dx + i,
+        load_in_order<T>(scale + i) * (dz - load_in_order<T>(shift + i) - load_in_order<T>(slope + i) * centered),
+        left);
   });
 }
 

@@ -17,7 +17,8 @@
 
 RT_ISA_BEGIN
 
-template <class Sig> struct ByUnit;
+template <class Sig>
+struct ByUnit;
 template <class... Args>
 struct ByUnit<void(Args...)> {
   using Fn = void (*)(Args...);
@@ -31,9 +32,13 @@ struct ByUnit<void(Args...)> {
 };
 
 // Declares RT_UNIT::name, which those files define, and `name`, which calls that of the unit in use.
-#define RT_BY_UNIT(name, ...)                                                  \
-  namespace native { [[gnu::weak]] std::type_identity_t<__VA_ARGS__> name; }   \
-  namespace emulated { [[gnu::weak]] std::type_identity_t<__VA_ARGS__> name; } \
-  inline constexpr ByUnit<__VA_ARGS__> name{native::name, emulated::name}
+#define RT_BY_UNIT(name, ...)                           \
+  namespace native {                                    \
+  [[gnu::weak]] std::type_identity_t<__VA_ARGS__> name; \
+  }                                                     \
+  namespace emulated {                                  \
+  [[gnu::weak]] std::type_identity_t<__VA_ARGS__> name; \
+  }                                                     \
+  inline constexpr ByUnit<__VA_ARGS__> name { native::name, emulated::name }
 
 RT_ISA_END

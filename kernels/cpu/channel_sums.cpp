@@ -36,9 +36,9 @@ void chunk_products(compute_t<T>* db, compute_t<T>* dot, const T* dy, const uint
   for (; r < rows; ++r) add_products<1>(db, dot, dy + r * n, from(r * n), x + r * n, mean, n);
 }
 
-#define RT_CHUNK_PRODUCTS(T)                                                                      \
-  template void chunk_products(compute_t<T>*, compute_t<T>*, const T*, const uint8_t*, const T*, \
-                               const compute_t<T>*, int64_t, int64_t);
+#define RT_CHUNK_PRODUCTS(T)                                                                                          \
+  template void chunk_products(compute_t<T>*, compute_t<T>*, const T*, const uint8_t*, const T*, const compute_t<T>*, \
+                               int64_t, int64_t);
 RT_CHUNK_PRODUCTS(float)
 RT_CHUNK_PRODUCTS(double)
 RT_CHUNK_PRODUCTS(f16)

@@ -16,9 +16,9 @@ namespace {
 // The rows of x, grouped for vectors. A vector step takes 16 elements (two bytes of mask). So a row here is the
 // smallest number of rows of channels whose size is a multiple of that; the remaining ones form a shorter last row.
 // Threads take chunks, whose size depends only on the shape.
-constexpr int64_t kPack = 16, kTile = 16;      // elements; rows that are summed before they are added to the total
-constexpr int64_t kChunk = 64 * 1024;          // elements, approximately
-constexpr int64_t kLongRow = 512;  // elements that are worth a call, where no order of sums depends on them
+constexpr int64_t kPack = 16, kTile = 16;  // elements; rows that are summed before they are added to the total
+constexpr int64_t kChunk = 64 * 1024;      // elements, approximately
+constexpr int64_t kLongRow = 512;          // elements that are worth a call, where no order of sums depends on them
 
 struct Rows {
   Device device;

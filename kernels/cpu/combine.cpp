@@ -10,9 +10,16 @@ namespace {
 constexpr int64_t kShare = 1 << 15;
 
 // The type for sums and products of T: for integers the unsigned type, which wraps around.
-template <class T, bool = std::is_integral_v<T>> struct WrapOf { using type = std::make_unsigned_t<T>; };
-template <class T> struct WrapOf<T, false> { using type = T; };
-template <class T> using Wrap = typename WrapOf<T>::type;
+template <class T, bool = std::is_integral_v<T>>
+struct WrapOf {
+  using type = std::make_unsigned_t<T>;
+};
+template <class T>
+struct WrapOf<T, false> {
+  using type = T;
+};
+template <class T>
+using Wrap = typename WrapOf<T>::type;
 
 // a op b for two vectors, or for two numbers (then V and W are C). NaN on either side gives NaN.
 template <ReduceOp op, class V, class W>

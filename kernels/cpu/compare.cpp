@@ -15,8 +15,8 @@ void compare(const F& f, const View& y, const View& a, const View& b) {
 
 }  // namespace
 
-#define X(name, condition)                                                     \
-  void name##_forward(View y, View a, View b) {                                \
+#define X(name, condition)                                                       \
+  void name##_forward(View y, View a, View b) {                                  \
     compare([]<class T>(T a, T b) { return condition ? T(1) : T(0); }, y, a, b); \
   }
 RT_COMPARE_OPS(X)

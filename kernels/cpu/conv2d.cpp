@@ -24,8 +24,8 @@ bool amx_pays(const ConvSizes& z, const Window& p) {
   const int64_t blocks = ceil_div(std::max(depth, z.kg), kAmxDepth), span = (z.r - 1) * p.dilation_h + 1;
   if (z.n * z.h * z.w * depth * z.kg == 0 || std::max(z.w, z.wo) * blocks * span * kAmxTile > 8 * kGathered)
     return false;
-  return z.r <= kMostAmxTaps && 8 * z.n * depth * z.kg >= padded(z.n, kAmxRows) * padded(depth, kAmxDepth) *
-                                                              padded(z.kg, kAmxPairs);
+  return z.r <= kMostAmxTaps &&
+         8 * z.n * depth * z.kg >= padded(z.n, kAmxRows) * padded(depth, kAmxDepth) * padded(z.kg, kAmxPairs);
 }
 
 // Winograd where it applies and is faster. With few channels the transforms cost more than they save, and the part of a

@@ -53,8 +53,7 @@ class AmxConvolution {
     const int64_t items = chunks * groups * splits, each = ceil_div(image_blocks, chunks) * largest;
     const Scratch<bf16> scratch(weights_size_ + parts_for(items) * each, device);
     const Scratch<float> bias(panels_ * kPanel, device);
-    for (int64_t j = 0; j < panels_ * kPanel; ++j)
-      bias.data()[j] = o_.bias && j < o_.columns ? float(o_.bias[j]) : 0.f;
+    for (int64_t j = 0; j < panels_ * kPanel; ++j) bias.data()[j] = o_.bias && j < o_.columns ? float(o_.bias[j]) : 0.f;
     pack(scratch.data());
     parallel_items(items, [&](int64_t part, const auto& next) {
       Amx unit;
@@ -158,8 +157,10 @@ class AmxConvolution {
 
   void run_rows(Amx& unit, const Phase& p, Range places, int64_t panel, int64_t block, const bf16* tiles, Range have,
                 const bf16* weights, const float* bias, Sums& sums) const {
-    const SumOutput out{bias + panel * kPanel, std::min(kAmxRows, o_.n - block * kAmxRows),
-                        o_.out_h * o_.out_w * o_.out_c, p.axes.cols.out_step * o_.out_c,
+    const SumOutput out{bias + panel * kPanel,
+                        std::min(kAmxRows, o_.n - block * kAmxRows),
+                        o_.out_h * o_.out_w * o_.out_c,
+                        p.axes.cols.out_step * o_.out_c,
                         std::min(o_.columns - panel * kPanel, kPanel),
                         o_.n * o_.out_h * o_.out_w * o_.out_c > kStreamed};
     bf16* const to = o_.out + block * kAmxRows * out.image_stride + panel * kPanel;
@@ -183,10 +184,8 @@ class AmxConvolution {
     for (int64_t j = 0; j < cols.places; j += count, to += count * out.pixel_stride) {
       const int64_t outputs = std::min(count, cols.places - j);
       float* const own = s.data[s.now];
-      if (p.strips)
-        kStripSums[outputs - 1][j > 0][j + outputs < cols.places](unit, x, j, out, weights, own, s.pending);
-      else
-        pair_sums(unit, x, cols, cols.in_first + j * cols.in_step, outputs == 2, out, weights, own, s.pending);
+      if (p.strips) kStripSums[outputs - 1][j > 0][j + outputs < cols.places](unit, x, j, out, weights, own, s.pending);
+      else pair_sums(unit, x, cols, cols.in_first + j * cols.in_step, outputs == 2, out, weights, own, s.pending);
       s.now ^= 1;
       s.pending.begin(own, to, outputs, out);
     }
@@ -206,15 +205,13 @@ class AmxConvolution {
 void RT_UNIT::amx_forward(View y, View x, View w, View b, Window p) {
   const ConvSizes z(y, x, w);
   const std::vector<Axes> axes = {forward_axes(z, p)};
-  for (int64_t g = 0; g < z.groups; ++g)
-    AmxConvolution(forward_operands<bf16>(y, x, w, b, g), axes).run(y.device);
+  for (int64_t g = 0; g < z.groups; ++g) AmxConvolution(forward_operands<bf16>(y, x, w, b, g), axes).run(y.device);
 }
 
 void RT_UNIT::amx_backward_data(View dx, View dy, View w, Window p) {
   const ConvSizes z(dy, dx, w);
   const std::vector<Axes> phases = backward_phases(z, p);
-  for (int64_t g = 0; g < z.groups; ++g)
-    AmxConvolution(backward_operands<bf16>(dx, dy, w, g), phases).run(dx.device);
+  for (int64_t g = 0; g < z.groups; ++g) AmxConvolution(backward_operands<bf16>(dx, dy, w, g), phases).run(dx.device);
 }
 
 RT_ISA_END

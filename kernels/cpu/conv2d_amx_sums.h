@@ -30,7 +30,7 @@ struct PendingSums {
       const int64_t image = row / outputs, output = row % outputs;
       const float* from = sums + output * kOutput + image * kAmxPairs;
       Amx::round(from, from + kHalf, out.bias, to + image * out.image_stride + output * out.pixel_stride, out.columns,
-                  out.stream);
+                 out.stream);
     }
   }
 };
@@ -92,15 +92,14 @@ void strip_sums(Amx& unit, const SumInput& x, int64_t first, const SumOutput& ou
 }
 
 using StripSums = void (*)(Amx&, const SumInput&, int64_t, const SumOutput&, const bf16*, float*, PendingSums&);
-inline constexpr StripSums kStripSums[4][2][2] = {
-    {{strip_sums<1, false, false>, strip_sums<1, false, true>},
-     {strip_sums<1, true, false>, strip_sums<1, true, true>}},
-    {{strip_sums<2, false, false>, strip_sums<2, false, true>},
-     {strip_sums<2, true, false>, strip_sums<2, true, true>}},
-    {{strip_sums<3, false, false>, strip_sums<3, false, true>},
-     {strip_sums<3, true, false>, strip_sums<3, true, true>}},
-    {{strip_sums<4, false, false>, strip_sums<4, false, true>},
-     {strip_sums<4, true, false>, strip_sums<4, true, true>}}};
+inline constexpr StripSums kStripSums[4][2][2] = {{{strip_sums<1, false, false>, strip_sums<1, false, true>},
+                                                   {strip_sums<1, true, false>, strip_sums<1, true, true>}},
+                                                  {{strip_sums<2, false, false>, strip_sums<2, false, true>},
+                                                   {strip_sums<2, true, false>, strip_sums<2, true, true>}},
+                                                  {{strip_sums<3, false, false>, strip_sums<3, false, true>},
+                                                   {strip_sums<3, true, false>, strip_sums<3, true, true>}},
+                                                  {{strip_sums<4, false, false>, strip_sums<4, false, true>},
+                                                   {strip_sums<4, true, false>, strip_sums<4, true, true>}}};
 
 // Any window and stride: two neighbouring outputs, or one, by 32 columns. first: the pixel under the first tap of the
 // first output. weights: [tap][block][half] tiles.

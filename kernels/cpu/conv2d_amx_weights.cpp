@@ -12,10 +12,10 @@ RT_ISA_BEGIN
 
 namespace {
 
-constexpr int64_t kImagePairs = 2 * kAmxRows;        // images of a product
-constexpr int64_t kOperands = 3 << 18;               // elements of transformed x and dy: what the L2 cache holds
+constexpr int64_t kImagePairs = 2 * kAmxRows;              // images of a product
+constexpr int64_t kOperands = 3 << 18;                     // elements of transformed x and dy: what the L2 cache holds
 constexpr int64_t kMostChannels = 256, kMostInputs = 128;  // that are transformed together
-constexpr int64_t kSums = kAmxRows * kAmxPairs;      // of a tile
+constexpr int64_t kSums = kAmxRows * kAmxPairs;            // of a tile
 // Small sums: each range of images and rows has its own, and these are added in order.
 constexpr int64_t kSmallSums = 1 << 18, kSumRanges = 8;
 
@@ -85,8 +85,9 @@ RT_INLINE void store_sums(Amx& unit, float* const* at) {
 class AmxWeights {
  public:
   AmxWeights(const View& dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Axes& axes)
-      : dw_(dw), z_(z), folded_(z.cg == z.c && folds(z.cg, axes)), axes_(axes),
-        sums_axes_{folded_ ? folded_axis(axes.rows) : axes.rows, folded_ ? folded_axis(axes.cols) : axes.cols},
+      : dw_(dw), z_(z), folded_(z.cg == z.c && folds(z.cg, axes)),
+        axes_(axes), sums_axes_{folded_ ? folded_axis(axes.rows) : axes.rows,
+                                folded_ ? folded_axis(axes.cols) : axes.cols},
         x_{x, z.n, z.h, z.w, z.c, z.cg, folded_ ? &axes_ : nullptr}, dy_{dy, z.n, z.ho, z.wo, z.k, z.kg, nullptr},
         taps_(sums_axes_.rows.taps * sums_axes_.cols.taps), c_blocks_(x_.blocks()), k_blocks_(dy_.blocks()),
         image_pairs_(ceil_div(z.n, kImagePairs)) {
@@ -169,10 +170,9 @@ class AmxWeights {
       for (int64_t r = to.rows.begin; r < to.rows.end; ++r)
         for (int64_t j = 0; j < to.pixels; ++j)
           for (int64_t d = 0; d < blocks.size(); ++d) {
-            const bf16* a = in_place
-                                ? from.data + image * from.image() + (r * from.w + j) * from.c +
-                                      (blocks.begin + d) * kAmxDepth
-                                : copy + (((r - to.rows.begin) * to.pixels + j) * blocks.size() + d) * kAmxTile;
+            const bf16* a =
+                in_place ? from.data + image * from.image() + (r * from.w + j) * from.c + (blocks.begin + d) * kAmxDepth
+                         : copy + (((r - to.rows.begin) * to.pixels + j) * blocks.size() + d) * kAmxTile;
             const TilePair pair{a, a + (in_place ? kAmxRows * from.image() : half),
                                 in_place ? from.image() : kAmxDepth};
             bf16* const low = to.row(2 * d, m - pairs.begin, r) + j * kAmxTile;
@@ -185,8 +185,7 @@ class AmxWeights {
   void accumulate(Amx& unit, Range own, Range channels, bf16* xs, bf16* ds, bf16* copy, float* sums) const {
     for (int64_t s = own.begin; s < own.end; ++s) {
       const int64_t first = s / groups_ * together_;
-      const Range pairs{first, std::min(first + together_, image_pairs_)},
-          rows = part_of(z_.ho, groups_, s % groups_);
+      const Range pairs{first, std::min(first + together_, image_pairs_)}, rows = part_of(z_.ho, groups_, s % groups_);
       const Operand x{xs, needed_rows(rows), x_.pixels(), pairs.size()};
       transform<true>(x_, pairs, channels, x, copy);
       for (int64_t k = 0; k < k_blocks_; k += k_cut_) {
@@ -226,7 +225,8 @@ class AmxWeights {
                   float* sums) const {
     alignas(64) float buffer[6 * kSums];
     float* to[6];
-    sum_places<6>(buffer, [&](int i) { return tile(sums, at.p + i / 3, at.q, 3 * t + i % 3); }, to);
+    sum_places<6>(
+        buffer, [&](int i) { return tile(sums, at.p + i / 3, at.q, 3 * t + i % 3); }, to);
     load_sums<6>(unit, to, at.first);
     for (int64_t m = 0; m < x.pairs; ++m)
       for (int64_t i = dy.rows.begin; i < dy.rows.end; ++i)
@@ -243,7 +243,8 @@ class AmxWeights {
     const int64_t tap = t * cols.taps + u;
     alignas(64) float buffer[4 * kSums];
     float* to[4];
-    sum_places<4>(buffer, [&](int i) { return tile(sums, at.p + i / 2, at.q + i % 2, tap); }, to);
+    sum_places<4>(
+        buffer, [&](int i) { return tile(sums, at.p + i / 2, at.q + i % 2, tap); }, to);
     load_sums<4>(unit, to, at.first);
     for (int64_t m = 0; m < x.pairs; ++m)
       for (int64_t i = dy.rows.begin; i < dy.rows.end; ++i)

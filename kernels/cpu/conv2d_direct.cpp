@@ -79,8 +79,7 @@ class TapConvolution {
           pack_panel(from, o_.column_stride, o_.depth_stride, count, kWidth, o_.depth, to + d * kWidth);
         else if (o_.depth % 2 == 0)
           pack_pairs(from, o_.column_stride, o_.depth_stride, count, kWidth, o_.depth, to + d * kWidth);
-        else
-          pack_odd(from, d, count, to);
+        else pack_odd(from, d, count, to);
       }
     if (kPairs && depth_ % 2)
       for (int64_t i = 0; i < kWidth; ++i) to[(depth_ - 1) * kWidth + 2 * i + 1] = O(0.f);

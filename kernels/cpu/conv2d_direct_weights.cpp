@@ -74,10 +74,8 @@ class WeightGradient {
         const Range depths{q * kWidth, std::min(std::min(q + kStrip, panels.end) * kWidth, depth_)};
         patches_.write(block, depths, strip, patch_stride());
         const Range next{block.end, q == panels.begin ? std::min(block.end + block.size(), pixels.end) : block.end};
-        if constexpr (kPairs)
-          multiply_pairs(block.size(), packed, strip, depths, p == pixels.begin, to, next);
-        else
-          multiply(block.size(), packed, strip, depths, p == pixels.begin, to, next);
+        if constexpr (kPairs) multiply_pairs(block.size(), packed, strip, depths, p == pixels.begin, to, next);
+        else multiply(block.size(), packed, strip, depths, p == pixels.begin, to, next);
       }
     }
   }
@@ -94,8 +92,8 @@ class WeightGradient {
       for (int64_t p = 0; p < block.size(); p += few)
         for (int64_t i = 0; i < tiles; ++i) {
           const Range ks = part_of(k_, tiles, i);
-          pack_rows(from + p * dy_stride_ + ks.begin, dy_stride_, ks.size(), ks.size(),
-                    std::min(few, block.size() - p), to + ks.begin * block.size() + p * ks.size());
+          pack_rows(from + p * dy_stride_ + ks.begin, dy_stride_, ks.size(), ks.size(), std::min(few, block.size() - p),
+                    to + ks.begin * block.size() + p * ks.size());
         }
     }
   }

@@ -132,8 +132,7 @@ class Patches {
       const int64_t row = rows_.in_first + at.i * rows_.in_step + tap_row * rows_.tap_step;
       const int64_t col = cols_.in_first + at.j * cols_.in_step + tap_col * cols_.tap_step;
       const int64_t places = std::min(count, cols_.places - at.j);
-      if (row >= 0 && row < h_)
-        write_places((at.n * h_ + row) * w_, col, part, places, to, stride);
+      if (row >= 0 && row < h_) write_places((at.n * h_ + row) * w_, col, part, places, to, stride);
       else
         for (int64_t p = 0; p < places; ++p) fill_zero(to + p * stride + part.begin, part.size());
       to += places * stride, count -= places;

@@ -103,7 +103,8 @@ void copy_same(const Operand& y, const Operand& x, int64_t n) {
     const auto gather = [&](T* out, int64_t at, int64_t count) {
       x.for_each_run(at, count, [&](int64_t offset, int64_t step, int64_t run, int64_t place) {
         if (step == 1) std::copy_n(from + offset, run, out + place);
-        else for (int64_t i = 0; i < run; ++i) out[place + i] = from[offset + i * step];
+        else
+          for (int64_t i = 0; i < run; ++i) out[place + i] = from[offset + i * step];
       });
     };
     if (y.dense) return gather(to + begin, begin, end - begin);

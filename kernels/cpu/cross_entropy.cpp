@@ -38,7 +38,9 @@ struct LossGradient {
 };
 
 template <class C>
-struct Norms { C top, sum; };  // of a row: the largest number, the sum of exp(x - top)
+struct Norms {
+  C top, sum;
+};  // of a row: the largest number, the sum of exp(x - top)
 template <class C>
 Norms<C> norms_of(const C* x, int64_t n) {
   const C top = row_max(x, n);
@@ -59,23 +61,26 @@ void cross_entropy_forward(View loss, View norms, View logits, View labels, View
   const int64_t rows = logits.dims[0], n = logits.dims[1];
   const Labels label = checked_labels("cross_entropy", labels, rows, n, rule.ignored);
   const double all = weight_sum(weights);
-  for_each_row({}, [&]<class C>(C*, const C* x, int64_t, int64_t r) {
-    const C *const w = weights.as<C>(), s = C(rule.smoothing);
-    C *const out = loss.as<C>(), *const kept = norms.as<C>();
-    const auto [top, sum] = norms_of(x, n);
-    kept[2 * r] = top, kept[2 * r + 1] = sum;
-    const int64_t at = label[r];
-    const C own = at < 0 ? C(0) : w ? w[at] : C(1);
-    out[rows + r] = own, out[r] = 0;
-    if (at < 0) return;
-    // Distances from the top are halved, which is exact, as they may be twice the largest number.
-    const C half_top = top / 2, share = 2 * s / C(n), log_sum = Math::log(sum);
-    C spread = 0;
-    if (s != 0 && w) spread = row_sum<C>(n, [=](int64_t i) { return share * w[i] * (x[i] / 2 - half_top); });
-    else if (s != 0) spread = row_sum<C>(n, [=](int64_t i) { return share * (x[i] / 2 - half_top); });
-    const C base = w ? ((1 - s) * own + s / C(n) * C(all)) * log_sum : log_sum;
-    out[r] = base - 2 * (1 - s) * own * (x[at] / 2 - half_top) - spread;
-  }, logits);
+  for_each_row(
+      {},
+      [&]<class C>(C*, const C* x, int64_t, int64_t r) {
+        const C *const w = weights.as<C>(), s = C(rule.smoothing);
+        C *const out = loss.as<C>(), *const kept = norms.as<C>();
+        const auto [top, sum] = norms_of(x, n);
+        kept[2 * r] = top, kept[2 * r + 1] = sum;
+        const int64_t at = label[r];
+        const C own = at < 0 ? C(0) : w ? w[at] : C(1);
+        out[rows + r] = own, out[r] = 0;
+        if (at < 0) return;
+        // Distances from the top are halved, which is exact, as they may be twice the largest number.
+        const C half_top = top / 2, share = 2 * s / C(n), log_sum = Math::log(sum);
+        C spread = 0;
+        if (s != 0 && w) spread = row_sum<C>(n, [=](int64_t i) { return share * w[i] * (x[i] / 2 - half_top); });
+        else if (s != 0) spread = row_sum<C>(n, [=](int64_t i) { return share * (x[i] / 2 - half_top); });
+        const C base = w ? ((1 - s) * own + s / C(n) * C(all)) * log_sum : log_sum;
+        out[r] = base - 2 * (1 - s) * own * (x[at] / 2 - half_top) - spread;
+      },
+      logits);
 }
 
 void cross_entropy_backward(View dlogits, View logits, View norms, View labels, View weights, View dloss, View total,
@@ -83,61 +88,72 @@ void cross_entropy_backward(View dlogits, View logits, View norms, View labels, 
   const LossGradient gradient(dloss, total, rule.scale);
   const Labels label{labels.as<int64_t>(), rule.ignored};
   const double all = weight_sum(weights);
-  for_each_row(dlogits, [&]<class C>(C* d, const C* x, int64_t n, int64_t r) {
-    const int64_t at = label[r];
-    if (at < 0) {
-      std::fill_n(d, n, C(0));
-      return;
-    }
-    const C g = gradient.at<C>(r), s = C(rule.smoothing), off = s / C(n);
-    const C top = norms.as<C>()[2 * r], sum = norms.as<C>()[2 * r + 1];
-    const C* const w = weights.as<C>();
-    if (!w) {
-      const C inverse = 1 / sum;
-      for (int64_t i = 0; i < n; ++i) d[i] = g * (Math::exp(x[i] - top) * inverse - off);
-      d[at] -= g * (1 - s);
-      return;
-    }
-    const C own = (1 - s) * w[at], inverse = (own + off * C(all)) / sum;
-    for (int64_t i = 0; i < n; ++i) d[i] = g * (Math::exp(x[i] - top) * inverse - off * w[i]);
-    d[at] -= g * own;
-  }, logits);
+  for_each_row(
+      dlogits,
+      [&]<class C>(C* d, const C* x, int64_t n, int64_t r) {
+        const int64_t at = label[r];
+        if (at < 0) {
+          std::fill_n(d, n, C(0));
+          return;
+        }
+        const C g = gradient.at<C>(r), s = C(rule.smoothing), off = s / C(n);
+        const C top = norms.as<C>()[2 * r], sum = norms.as<C>()[2 * r + 1];
+        const C* const w = weights.as<C>();
+        if (!w) {
+          const C inverse = 1 / sum;
+          for (int64_t i = 0; i < n; ++i) d[i] = g * (Math::exp(x[i] - top) * inverse - off);
+          d[at] -= g * (1 - s);
+          return;
+        }
+        const C own = (1 - s) * w[at], inverse = (own + off * C(all)) / sum;
+        for (int64_t i = 0; i < n; ++i) d[i] = g * (Math::exp(x[i] - top) * inverse - off * w[i]);
+        d[at] -= g * own;
+      },
+      logits);
 }
 
-void soft_cross_entropy_forward(View loss, View norms, View logits, View targets, View weights,
-                                CrossEntropyRule rule) {
-  for_each_row({}, [&]<class C>(C*, const C* x, const C* q, int64_t n, int64_t r) {
-    const C *const w = weights.as<C>(), off = C(rule.smoothing) / C(n), on = 1 - C(rule.smoothing);
-    const auto [top, sum] = norms_of(x, n);
-    norms.as<C>()[2 * r] = top, norms.as<C>()[2 * r + 1] = sum;
-    const C log_sum = Math::log(sum), highest = top;
-    // Where the target or the weight is 0, a logit of -infinity gives no loss.
-    const auto term = [=](int64_t i) {
-      const C mass = (on * q[i] + off) * (w ? w[i] : C(1));
-      return mass == 0 ? C(0) : mass * (log_sum - (x[i] - highest));
-    };
-    loss.as<C>()[r] = row_sum<C>(n, term);
-  }, logits, targets);
+void soft_cross_entropy_forward(View loss, View norms, View logits, View targets, View weights, CrossEntropyRule rule) {
+  for_each_row(
+      {},
+      [&]<class C>(C*, const C* x, const C* q, int64_t n, int64_t r) {
+        const C *const w = weights.as<C>(), off = C(rule.smoothing) / C(n), on = 1 - C(rule.smoothing);
+        const auto [top, sum] = norms_of(x, n);
+        norms.as<C>()[2 * r] = top, norms.as<C>()[2 * r + 1] = sum;
+        const C log_sum = Math::log(sum), highest = top;
+        // Where the target or the weight is 0, a logit of -infinity gives no loss.
+        const auto term = [=](int64_t i) {
+          const C mass = (on * q[i] + off) * (w ? w[i] : C(1));
+          return mass == 0 ? C(0) : mass * (log_sum - (x[i] - highest));
+        };
+        loss.as<C>()[r] = row_sum<C>(n, term);
+      },
+      logits, targets);
 }
 
 void soft_cross_entropy_backward(View dlogits, View dtargets, View logits, View norms, View targets, View weights,
                                  View dloss, CrossEntropyRule rule) {
   const LossGradient gradient(dloss, {}, rule.scale);
-  for_each_row(dlogits, [&]<class C>(C* d, const C* x, const C* q, int64_t n, int64_t r) {
-    const C g = gradient.at<C>(r), off = C(rule.smoothing) / C(n), on = 1 - C(rule.smoothing);
-    const C top = norms.as<C>()[2 * r], sum = norms.as<C>()[2 * r + 1];
-    const C* const w = weights.as<C>();
-    const auto mass = [=](int64_t i) { return (on * q[i] + off) * (w ? w[i] : C(1)); };
-    const C scale = row_sum<C>(n, mass) / sum;
-    for (int64_t i = 0; i < n; ++i) d[i] = g * (Math::exp(x[i] - top) * scale - mass(i));
-  }, logits, targets);
+  for_each_row(
+      dlogits,
+      [&]<class C>(C* d, const C* x, const C* q, int64_t n, int64_t r) {
+        const C g = gradient.at<C>(r), off = C(rule.smoothing) / C(n), on = 1 - C(rule.smoothing);
+        const C top = norms.as<C>()[2 * r], sum = norms.as<C>()[2 * r + 1];
+        const C* const w = weights.as<C>();
+        const auto mass = [=](int64_t i) { return (on * q[i] + off) * (w ? w[i] : C(1)); };
+        const C scale = row_sum<C>(n, mass) / sum;
+        for (int64_t i = 0; i < n; ++i) d[i] = g * (Math::exp(x[i] - top) * scale - mass(i));
+      },
+      logits, targets);
   if (!dtargets.data) return;
-  for_each_row(dtargets, [&]<class C>(C* d, const C* x, int64_t n, int64_t r) {
-    const C top = norms.as<C>()[2 * r], log_sum = Math::log(norms.as<C>()[2 * r + 1]);
-    const C g = gradient.at<C>(r) * (1 - C(rule.smoothing));
-    const C* const w = weights.as<C>();
-    for (int64_t i = 0; i < n; ++i) d[i] = g * (w ? w[i] : C(1)) * (log_sum - (x[i] - top));
-  }, logits);
+  for_each_row(
+      dtargets,
+      [&]<class C>(C* d, const C* x, int64_t n, int64_t r) {
+        const C top = norms.as<C>()[2 * r], log_sum = Math::log(norms.as<C>()[2 * r + 1]);
+        const C g = gradient.at<C>(r) * (1 - C(rule.smoothing));
+        const C* const w = weights.as<C>();
+        for (int64_t i = 0; i < n; ++i) d[i] = g * (w ? w[i] : C(1)) * (log_sum - (x[i] - top));
+      },
+      logits);
 }
 
 void nll_forward(View loss, View log_p, View labels, View weights, CrossEntropyRule rule) {

@@ -26,7 +26,9 @@ void for_each_block(int64_t n, const F& f) {
 
 // Types of 16 bits are converted to and from float alone: another C takes a second step.
 template <class C>
-bool by_float(DType dtype) { return !std::is_same_v<C, float> && (dtype == DType::f16 || dtype == DType::bf16); }
+bool by_float(DType dtype) {
+  return !std::is_same_v<C, float> && (dtype == DType::f16 || dtype == DType::bf16);
+}
 
 // Calls f.operator()<T>() for the others, and for those if C is float.
 template <class C, class F>

@@ -15,8 +15,8 @@
 // So f is compiled once per C, and always runs over contiguous blocks that vectorise.
 RT_ISA_BEGIN
 
-inline constexpr int64_t kBlock = 512;          // elements; five operands in double stay within the L1 cache
-inline constexpr int64_t kGrain = 32 * 1024;    // elements per thread; a second thread costs about 1 us
+inline constexpr int64_t kBlock = 512;        // elements; five operands in double stay within the L1 cache
+inline constexpr int64_t kGrain = 32 * 1024;  // elements per thread; a second thread costs about 1 us
 
 // One operand as seen from the coalesced output shape.
 struct Operand {
@@ -80,7 +80,7 @@ Block<C> block_of(std::index_sequence<I...>) {
     const F f = *static_cast<const F*>(function);  // a copy, so stores to y cannot change its captures
     const C* const in[] = {x[I]...};
     RT_IVDEP  // y is disjoint from each input or identical: f may work in place
-    for (int64_t i = 0; i < n; ++i) y[i] = f(in[I][i]...);
+        for (int64_t i = 0; i < n; ++i) y[i] = f(in[I][i]...);
   };
 }
 

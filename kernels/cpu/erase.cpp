@@ -24,8 +24,8 @@ void erase(View y, View index, EraseParams params) {
   parallel_for(y.dims[0], kErasedElementsAThread / std::max<int64_t>(elements, 1), [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t sample = index.as<int64_t>()[b];
-      for (const Rectangle& part : {draw_erased(params, sample, height, width),
-                                    draw_cutout(params, sample, height, width)})
+      for (const Rectangle& part :
+           {draw_erased(params, sample, height, width), draw_cutout(params, sample, height, width)})
         erase_part(y.as<float>() + b * elements, part, height, width, channels);
     }
   });

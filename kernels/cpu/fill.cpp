@@ -14,7 +14,8 @@ void fill(View y, double value) {
       out.for_each_run(begin, end - begin, [&](int64_t offset, int64_t step, int64_t count, int64_t) {
         T* to = reinterpret_cast<T*>(out.data) + offset;
         if (step == 1) std::fill_n(to, count, v);
-        else for (int64_t i = 0; i < count; ++i) to[i * step] = v;
+        else
+          for (int64_t i = 0; i < count; ++i) to[i * step] = v;
       });
     });
   });

@@ -66,9 +66,7 @@ void scatter_add_forward(View y, View index, View src, bool) {
               add(to[checked(at[r], n, "scatter_add") * row + r - i], own[r]);
       };
       parallel_for(y.dims[0] * row, std::max<int64_t>(1, kGrain / 4 / std::max<int64_t>(1, count)),
-                   [&](int64_t begin, int64_t end) {
-        for_each_line(begin, end, row, columns);
-      });
+                   [&](int64_t begin, int64_t end) { for_each_line(begin, end, row, columns); });
     }
   });
 }

@@ -74,22 +74,19 @@ template <class T>
 void gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, const T* bias, Matrix<T> c) {
   if (m <= 0 || n <= 0) return;
   if constexpr (std::is_same_v<T, bf16>) {
-    const bool by_one = (a.row_stride == 1 || a.col_stride == 1) && (b.row_stride == 1 || b.col_stride == 1) &&
-                        c.col_stride == 1;
+    const bool by_one =
+        (a.row_stride == 1 || a.col_stride == 1) && (b.row_stride == 1 || b.col_stride == 1) && c.col_stride == 1;
     const Bf16Unit unit = bf16_choice().unit;
-    if (unit == Bf16Unit::amx && by_one && amx_gemm_pays(m, n, k))
-      return amx_gemm(m, n, k, a, b, bias, c);
+    if (unit == Bf16Unit::amx && by_one && amx_gemm_pays(m, n, k)) return amx_gemm(m, n, k, a, b, bias, c);
     if (unit == Bf16Unit::avx512_bf16) return in_parts(PairedGemm(m, n, k, a, b, bias, c), m, n, k);
   }
   in_parts(Gemm<T>(m, n, k, a, b, bias, c), m, n, k);
 }
 
-template void gemm(int64_t, int64_t, int64_t, Matrix<const float>, Matrix<const float>, const float*,
-                   Matrix<float>);
+template void gemm(int64_t, int64_t, int64_t, Matrix<const float>, Matrix<const float>, const float*, Matrix<float>);
 template void gemm(int64_t, int64_t, int64_t, Matrix<const double>, Matrix<const double>, const double*,
                    Matrix<double>);
 template void gemm(int64_t, int64_t, int64_t, Matrix<const f16>, Matrix<const f16>, const f16*, Matrix<f16>);
-template void gemm(int64_t, int64_t, int64_t, Matrix<const bf16>, Matrix<const bf16>, const bf16*,
-                   Matrix<bf16>);
+template void gemm(int64_t, int64_t, int64_t, Matrix<const bf16>, Matrix<const bf16>, const bf16*, Matrix<bf16>);
 
 RT_ISA_END

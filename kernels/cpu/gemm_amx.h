@@ -17,7 +17,7 @@ inline bool amx_gemm_pays(int64_t m, int64_t n, int64_t k) {
 
 // gemm() of bf16 by AMX. a and b have a stride of 1, and the columns of c. The order of the products depends on k
 // alone; subnormal numbers are zeros.
-RT_BY_UNIT(amx_gemm, void(int64_t m, int64_t n, int64_t k, Matrix<const bf16> a, Matrix<const bf16> b,
-                          const bf16* bias, Matrix<bf16> c));
+RT_BY_UNIT(amx_gemm, void(int64_t m, int64_t n, int64_t k, Matrix<const bf16> a, Matrix<const bf16> b, const bf16* bias,
+                          Matrix<bf16> c));
 
 RT_ISA_END

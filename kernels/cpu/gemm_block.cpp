@@ -18,19 +18,15 @@ constexpr int64_t kFewRows = 32;      // too few to make packing b worthwhile
 }  // namespace
 
 template <class T>
-Gemm<T>::Gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, const T* bias,
-              Matrix<T> c)
+Gemm<T>::Gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, const T* bias, Matrix<T> c)
     : m_(m), n_(n), k_(k), a_(a), b_(b), bias_(bias), c_(c) {
   stage_ = kConvert || c.col_stride != 1;
-  dot_ =
-      !stage_ && a.col_stride == 1 && b.row_stride == 1 && k >= 2 * kLanes<C> && std::min(m, n) <= kFewRows;
+  dot_ = !stage_ && a.col_stride == 1 && b.row_stride == 1 && k >= 2 * kLanes<C> && std::min(m, n) <= kFewRows;
   pack_b_ = kConvert || b.col_stride != 1 || (m > kFewRows && k > 64);
   // Rows a multiple of 1 KB apart would share a few sets of the L1 cache.
-  along_k_ =
-      !kConvert && a.col_stride == 1 && n <= kFewColumns && a.row_stride * int64_t(sizeof(T)) % 1024 != 0;
+  along_k_ = !kConvert && a.col_stride == 1 && n <= kFewColumns && a.row_stride * int64_t(sizeof(T)) % 1024 != 0;
   pack_a_ = kConvert || !(along_k_ || (a.row_stride == 1 && !pack_b_));
-  block_k_ =
-      std::max<int64_t>(round_up(ceil_div(k, std::max<int64_t>(ceil_div(k, kBlockK), 1)), kLanes<C>), 1);
+  block_k_ = std::max<int64_t>(round_up(ceil_div(k, std::max<int64_t>(ceil_div(k, kBlockK), 1)), kLanes<C>), 1);
   block_n_ = round_up(ceil_div(n, ceil_div(n, kBlockN)), kTileCols<C>);
   a_size_ = dot_ || !pack_a_ ? 0 : round_up(kTileRows * block_k_, kLanes<C>);
   b_size_ = dot_ ? 0 : block_k_ * (pack_b_ ? block_n_ : kTileCols<C>);
@@ -53,8 +49,7 @@ void Gemm<T>::run(Range rows, Range cols, C* scratch) const {
       for (int64_t r = is.begin; r < is.end; ++r) {
         T* to = c_.data + r * c_.row_stride + j * c_.col_stride;
         const C* from = staged + (r - i) * js.size();
-        if (c_.col_stride == 1)
-          narrow(from, js.size(), to);
+        if (c_.col_stride == 1) narrow(from, js.size(), to);
         else
           for (int64_t q = 0; q < js.size(); ++q) to[q * c_.col_stride] = T(from[q]);
       }
@@ -102,9 +97,7 @@ void Gemm<T>::run_tiles(Range rows, Range cols, C* scratch, C* to, int64_t to_st
 template <class T>
 void Gemm<T>::run_block(Range rows, int64_t p, const Panels& panels, TileArgs<C> t, C* packed) const {
   const int64_t tiles = ceil_div(rows.size(), kTileRows);
-  const auto panel = [&](Range is) {
-    return a_.data + (rows.begin + is.begin) * a_.row_stride + p * a_.col_stride;
-  };
+  const auto panel = [&](Range is) { return a_.data + (rows.begin + is.begin) * a_.row_stride + p * a_.col_stride; };
   for (int64_t q = 0; q < tiles; ++q) {
     const Range is = part_of(rows.size(), tiles, q);
     const T* next = pack_a_ && q + 1 < tiles ? panel(part_of(rows.size(), tiles, q + 1)) : nullptr;
@@ -150,8 +143,7 @@ auto Gemm<T>::pack_block(int64_t p, int64_t depth, Range cols, C* to) const -> P
 template <class T>
 auto Gemm<T>::bias_row(Range cols, C* to) const -> const C* {
   if (!bias_) return nullptr;
-  if constexpr (!kConvert)
-    return bias_ + cols.begin;
+  if constexpr (!kConvert) return bias_ + cols.begin;
   else {
     widen(bias_ + cols.begin, cols.size(), to);
     return to;

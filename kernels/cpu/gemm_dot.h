@@ -29,8 +29,7 @@ struct DotArgs {
 };
 
 template <class T, int rows, int cols>
-RT_INLINE void dot_step(Vec<T> (&sum)[rows][kDotCols], const T* const* a, const T* const* b, int64_t p,
-                        int64_t count) {
+RT_INLINE void dot_step(Vec<T> (&sum)[rows][kDotCols], const T* const* a, const T* const* b, int64_t p, int64_t count) {
   Vec<T> av[rows];
 #pragma GCC unroll 4
   for (int r = 0; r < rows; ++r) av[r] = count < 0 ? load(a[r] + p) : load_partial(a[r] + p, count);

@@ -37,10 +37,8 @@ void pack_cols(const T* from, int64_t stride, int64_t count, int64_t width, int6
       for (int l = 0; l < lanes; ++l) {
         if (l >= steps) break;
         C* out = to + (p + l) * width + i;
-        if (part == lanes)
-          store(out, v[l]);
-        else
-          store_partial(out, v[l], part);
+        if (part == lanes) store(out, v[l]);
+        else store_partial(out, v[l], part);
       }
     }
 }
@@ -59,11 +57,9 @@ inline void pack_pairs_of_rows(const bf16* from, int64_t step, int64_t count, in
   for (int64_t p = 0; p < k; p += 2, from += 2 * step, to += 2 * width) {
     const bf16* next = from + step;
     int64_t i = 0;
-    if (p + 1 < k)
-      RT_IVDEP
-      for (; i < count; ++i) to[2 * i] = from[i], to[2 * i + 1] = next[i];
-    else
-      for (; i < count; ++i) to[2 * i] = from[i], to[2 * i + 1] = bf16();
+    if (p + 1 < k) RT_IVDEP
+    for (; i < count; ++i) to[2 * i] = from[i], to[2 * i + 1] = next[i];
+    else for (; i < count; ++i) to[2 * i] = from[i], to[2 * i + 1] = bf16();
     std::fill(to + 2 * i, to + 2 * width, bf16());
   }
 }

@@ -31,11 +31,13 @@ template <class T>
 void multiply_panels(const PanelProduct<T>& product);
 RT_BY_UNIT(multiply_pairs, void(const PanelProduct<bf16>& product));
 template <>
-inline void multiply_panels(const PanelProduct<bf16>& product) { multiply_pairs(product); }
+inline void multiply_panels(const PanelProduct<bf16>& product) {
+  multiply_pairs(product);
+}
 
 // Rounds (rows, cols) of sums, by the unit that multiplies bf16: subnormal numbers become zeros.
-RT_BY_UNIT(round_sums, void(int64_t rows, int64_t cols, const float* from, int64_t from_stride, bf16* to,
-                            int64_t to_stride));
+RT_BY_UNIT(round_sums,
+           void(int64_t rows, int64_t cols, const float* from, int64_t from_stride, bf16* to, int64_t to_stride));
 
 namespace {
 

@@ -53,10 +53,8 @@ void run_pair_tile(const PairTile& args) {
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) sum[r][v] = Avx512Bf16::dot(sum[r][v], pair, bv[v]);
     }
-    if constexpr (along_k)
-      a += 2, far += 2;
-    else
-      a += 2 * t.a_stride;
+    if constexpr (along_k) a += 2, far += 2;
+    else a += 2 * t.a_stride;
   }
 #pragma GCC unroll 6
   for (int r = 0; r < rows; ++r) {
@@ -70,10 +68,8 @@ void run_pair_tile(const PairTile& args) {
     }
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v)
-      if (v + 1 < vectors || t.cols == vectors * lanes)
-        store(c + v * lanes, sum[r][v]);
-      else
-        store_partial(c + last, sum[r][v], t.cols - last);
+      if (v + 1 < vectors || t.cols == vectors * lanes) store(c + v * lanes, sum[r][v]);
+      else store_partial(c + last, sum[r][v], t.cols - last);
   }
 }
 

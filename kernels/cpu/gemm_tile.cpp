@@ -29,8 +29,7 @@ struct Tile {
     int64_t p = 0;
     for (; p + unroll <= t.k; p += unroll) {
 #pragma GCC unroll 2
-      for (int u = 0; u < unroll; ++u, b += t.b_step)
-        step(b, [&](int r) { return a[r / 3][r % 3 * t.a_stride + u]; });
+      for (int u = 0; u < unroll; ++u, b += t.b_step) step(b, [&](int r) { return a[r / 3][r % 3 * t.a_stride + u]; });
 #pragma GCC unroll 8
       for (int i = 0; i < bases; ++i) in_register(a[i] += unroll);
     }
@@ -50,10 +49,8 @@ struct Tile {
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r, c += t.c_stride) {
       if constexpr (vectors > 1) store(c, sum[r][0]);
-      if constexpr (whole)
-        store(c + kLast, sum[r][vectors - 1]);
-      else
-        store_partial(c + kLast, sum[r][vectors - 1], t.cols - kLast);
+      if constexpr (whole) store(c + kLast, sum[r][vectors - 1]);
+      else store_partial(c + kLast, sum[r][vectors - 1], t.cols - kLast);
     }
   }
 
@@ -82,14 +79,10 @@ void tile_of(const TileArgs<T>& args) {
   const TileArgs<T> t = args;  // a copy, which stores to c cannot alias
   Tile<T, rows, vectors> tile;
   if (t.k > 64) tile.prefetch(t);
-  if constexpr (along_k)
-    tile.multiply_along_k(t);
-  else
-    tile.multiply(t);
-  if (t.cols == vectors * kLanes<T>)
-    tile.template finish<true>(t);
-  else
-    tile.template finish<false>(t);
+  if constexpr (along_k) tile.multiply_along_k(t);
+  else tile.multiply(t);
+  if (t.cols == vectors * kLanes<T>) tile.template finish<true>(t);
+  else tile.template finish<false>(t);
 }
 
 template <class T>

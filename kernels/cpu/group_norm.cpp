@@ -64,9 +64,7 @@ struct Samples {
     if (unit == units - 1 && rows.rest > 0) f(at + rows.rest_begin(), rows.rest);
   }
   int64_t offset(int64_t sample, int64_t unit) const { return sample * size + rows.chunk_begin(unit) * rows.n; }
-  int64_t rows_of(int64_t unit) const {
-    return std::max<int64_t>(rows.chunk_end(unit) - rows.chunk_begin(unit), 0);
-  }
+  int64_t rows_of(int64_t unit) const { return std::max<int64_t>(rows.chunk_end(unit) - rows.chunk_begin(unit), 0); }
 
  private:
   static View sample_of(View x) {
@@ -127,15 +125,17 @@ Moments columns_together(const double* mean, const double* squares, const Rows& 
 template <class T, class C>
 [[gnu::noinline]] void normalize_group_row(T* y, const T* x, const C* mean, const C* scale, const C* b, int64_t n) {
   for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
-    store_wide(y + i,
-               (load_wide(x + i, left) - load_in_order<T>(mean + i)) * load_in_order<T>(scale + i) +
-                   load_in_order<T>(b + i),
-               left);
+    store_wide(
+        y + i,
+        (load_wide(x + i, left) - load_in_order<T>(mean + i)) * load_in_order<T>(scale + i) + load_in_order<T>(b + i),
+        left);
   });
 }
 
 template <class C>
-C at_or(const View& v, int64_t i, C otherwise) { return v.data ? v.as<C>()[i] : otherwise; }
+C at_or(const View& v, int64_t i, C otherwise) {
+  return v.data ? v.as<C>()[i] : otherwise;
+}
 
 }  // namespace
 
@@ -196,8 +196,8 @@ namespace {
 
 // dx = scale dy - shift - slope (x - mean) for a row of n elements.
 template <class T, class C>
-[[gnu::noinline]] void group_gradient_row(T* dx, const T* dy, const T* x, const C* mean, const C* scale,
-                                          const C* shift, const C* slope, int64_t n) {
+[[gnu::noinline]] void group_gradient_row(T* dx, const T* dy, const T* x, const C* mean, const C* scale, const C* shift,
+                                          const C* slope, int64_t n) {
   for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
     const Wide<T> far = load_in_order<T>(shift + i) +
                         load_in_order<T>(slope + i) * (load_wide(x + i, left) - load_in_order<T>(mean + i));

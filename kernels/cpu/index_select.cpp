@@ -64,7 +64,7 @@ void index_select_backward(View dx, View dy, View index) {
   dispatch_float(dx.dtype, [&]<class T>() {
     parallel_for(parts, grain, [&](int64_t begin, int64_t end) {
       const Range own{begin, end}, outers = by_outer ? own : Range{0, outer}, places = by_place ? own : Range{0, n},
-                  columns = by_outer || by_place ? Range{0, row} : own;
+                                   columns = by_outer || by_place ? Range{0, row} : own;
       const int64_t some = std::is_same_v<T, compute_t<T>> ? places.size() : kSelectSums / columns.size() + 1;
       for (int64_t p = places.begin; p < places.end; p += some)
         sum_rows<T>(dx, dy, at, outers, {p, std::min(p + some, places.end)}, columns);

@@ -40,8 +40,12 @@
 #define RT_ISA_PUSH _Pragma("GCC push_options") RT_ISA_TARGET(RT_ISA_FEATURES RT_ISA_WIDTH)
 #define RT_ISA_POP _Pragma("GCC pop_options")
 #endif
-#define RT_ISA_BEGIN namespace ringtape::cpu::RT_ISA { RT_ISA_PUSH  // g++ 14 drops what follows a _Pragma in a macro
-#define RT_ISA_END } RT_ISA_POP
+#define RT_ISA_BEGIN                \
+  namespace ringtape::cpu::RT_ISA { \
+  RT_ISA_PUSH  // g++ 14 drops what follows a _Pragma in a macro
+#define RT_ISA_END \
+  }                \
+  RT_ISA_POP
 
 // For functions that a vectorised loop calls: the compiler does not inline all of them by itself.
 #define RT_INLINE [[gnu::always_inline]] inline

@@ -47,7 +47,9 @@ RT_INLINE std::array<double, N> row_totals(int64_t n, const F& f) {
 }
 
 template <class C>
-struct RowStatistics { C high, low, inverse; };  // the mean is high + low
+struct RowStatistics {
+  C high, low, inverse;
+};  // the mean is high + low
 
 template <class C>
 RowStatistics<C> row_statistics(const C* x, int64_t n, double eps, bool centred) {

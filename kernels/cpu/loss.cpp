@@ -22,17 +22,17 @@ template <class C>
 using LossBlock = void (*)(C* out, const C* x, const C* t, const C* q, int64_t n);
 
 // mse_value::of(x, t, q) and so on.
-#define RT_LOSS_PART(part, expression)                                                                            \
-  struct part {                                                                                                  \
-    template <class T>                                                                                           \
-    RT_INLINE static T of([[maybe_unused]] T x, [[maybe_unused]] T t, [[maybe_unused]] T q) {                    \
-      using M [[maybe_unused]] = Math;                                                                           \
-      return expression;                                                                                         \
-    }                                                                                                            \
+#define RT_LOSS_PART(part, expression)                                                        \
+  struct part {                                                                               \
+    template <class T>                                                                        \
+    RT_INLINE static T of([[maybe_unused]] T x, [[maybe_unused]] T t, [[maybe_unused]] T q) { \
+      using M [[maybe_unused]] = Math;                                                        \
+      return expression;                                                                      \
+    }                                                                                         \
   };
-#define X(name, value, dx, dt)        \
-  RT_LOSS_PART(name##_value, value)   \
-  RT_LOSS_PART(name##_to_input, dx)   \
+#define X(name, value, dx, dt)      \
+  RT_LOSS_PART(name##_value, value) \
+  RT_LOSS_PART(name##_to_input, dx) \
   RT_LOSS_PART(name##_to_target, dt)
 RT_LOSSES(X)
 #undef X

@@ -17,8 +17,7 @@ void batched(const View& y, const View& a, const View& w) {
   const int64_t batch = y.dims[0], m = y.dims[1], n = y.dims[2], k = a.dims[2];
   const auto one = [&](int64_t count, int64_t rows, int64_t i) {
     gemm<T>(count * rows, n, k, {a.as<const T>() + i * a.strides[0], a.strides[1], a.strides[2]},
-            {w.as<const T>() + i * w.strides[0], w.strides[1], w.strides[2]}, nullptr,
-            {y.as<T>() + i * m * n, n, 1});
+            {w.as<const T>() + i * w.strides[0], w.strides[1], w.strides[2]}, nullptr, {y.as<T>() + i * m * n, n, 1});
   };
   const bool one_matrix = w.strides[0] == 0 && a.strides[0] == m * a.strides[1];
   if (one_matrix) return one(batch, m, 0);
@@ -26,10 +25,9 @@ void batched(const View& y, const View& a, const View& w) {
   if (work > kSmallMatrix || batch == 1)
     for (int64_t i = 0; i < batch; ++i) one(1, m, i);
   else
-    parallel_for(batch, std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(1, work)),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t i = begin; i < end; ++i) one(1, m, i);
-                 });
+    parallel_for(batch, std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(1, work)), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) one(1, m, i);
+    });
 }
 
 }  // namespace

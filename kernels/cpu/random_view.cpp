@@ -24,11 +24,11 @@ struct ViewFrame {
 // The buffers of a thread.
 struct Workspace {
   Resampler resampler;
-  std::vector<uint8_t> line;      // a row of the view, (OW, C)
-  std::vector<uint8_t> planes;    // the view, (C, OH, OW)
-  std::vector<uint8_t> padded;    // for the blur: a row with its reflected borders,
-  std::vector<uint32_t> sums;     // a row of weighted sums,
-  std::vector<uint16_t> smooth;   // a plane after the first pass
+  std::vector<uint8_t> line;     // a row of the view, (OW, C)
+  std::vector<uint8_t> planes;   // the view, (C, OH, OW)
+  std::vector<uint8_t> padded;   // for the blur: a row with its reflected borders,
+  std::vector<uint32_t> sums;    // a row of weighted sums,
+  std::vector<uint16_t> smooth;  // a plane after the first pass
 };
 
 // Crops the image, resizes the crop to the view and calls use(row, bytes) for each row of it, (OW, C).

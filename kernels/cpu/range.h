@@ -13,8 +13,6 @@ struct Range {
   int64_t begin, end;
   int64_t size() const { return end - begin; }
 };
-constexpr Range part_of(int64_t size, int64_t parts, int64_t q) {
-  return {size * q / parts, size * (q + 1) / parts};
-}
+constexpr Range part_of(int64_t size, int64_t parts, int64_t q) { return {size * q / parts, size * (q + 1) / parts}; }
 
 RT_ISA_END

@@ -10,51 +10,90 @@ namespace {
 // combine() takes numbers or vectors. kMaps: whether map() is not the identity.
 struct Sum {
   static constexpr bool kMaps = false;
-  template <class C> static constexpr C identity() { return C(0); }
-  template <class V> RT_INLINE static V combine(V a, V b) {
+  template <class C>
+  static constexpr C identity() {
+    return C(0);
+  }
+  template <class V>
+  RT_INLINE static V combine(V a, V b) {
     if constexpr (std::is_same_v<V, int64_t>) return V(uint64_t(a) + uint64_t(b));
     else return a + b;
   }
-  template <class C> RT_INLINE static C map(C x, C) { return x; }
+  template <class C>
+  RT_INLINE static C map(C x, C) {
+    return x;
+  }
 };
 struct Product : Sum {
-  template <class C> static constexpr C identity() { return C(1); }
-  template <class V> RT_INLINE static V combine(V a, V b) {
+  template <class C>
+  static constexpr C identity() {
+    return C(1);
+  }
+  template <class V>
+  RT_INLINE static V combine(V a, V b) {
     if constexpr (std::is_same_v<V, int64_t>) return V(uint64_t(a) * uint64_t(b));
     else return a * b;
   }
 };
 struct Max {
   static constexpr bool kMaps = false;
-  template <class C> static constexpr C identity() {
+  template <class C>
+  static constexpr C identity() {
     using Limits = std::numeric_limits<C>;
     return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
   }
-  template <class V> RT_INLINE static V combine(V a, V b) { return max_or_nan(a, b); }
-  template <class C> RT_INLINE static C map(C x, C) { return x; }
+  template <class V>
+  RT_INLINE static V combine(V a, V b) {
+    return max_or_nan(a, b);
+  }
+  template <class C>
+  RT_INLINE static C map(C x, C) {
+    return x;
+  }
 };
 struct Min : Max {
-  template <class C> static constexpr C identity() {
+  template <class C>
+  static constexpr C identity() {
     using Limits = std::numeric_limits<C>;
     return Limits::has_infinity ? Limits::infinity() : Limits::max();
   }
-  template <class V> RT_INLINE static V combine(V a, V b) { return min_or_nan(a, b); }
+  template <class V>
+  RT_INLINE static V combine(V a, V b) {
+    return min_or_nan(a, b);
+  }
 };
-struct MappedSum : Sum { static constexpr bool kMaps = true; };
+struct MappedSum : Sum {
+  static constexpr bool kMaps = true;
+};
 struct SumDistance : MappedSum {  // from p
-  template <class C> RT_INLINE static C map(C x, C p) { return x - p; }
+  template <class C>
+  RT_INLINE static C map(C x, C p) {
+    return x - p;
+  }
 };
 struct SumSquaredDistance : MappedSum {  // from p
-  template <class C> RT_INLINE static C map(C x, C p) { return (x - p) * (x - p); }
+  template <class C>
+  RT_INLINE static C map(C x, C p) {
+    return (x - p) * (x - p);
+  }
 };
 struct SumSquares : MappedSum {
-  template <class C> RT_INLINE static C map(C x, C) { return x * x; }
+  template <class C>
+  RT_INLINE static C map(C x, C) {
+    return x * x;
+  }
 };
 struct SumExp : MappedSum {
-  template <class C> RT_INLINE static C map(C x, C p) { return Math::exp(x - p); }
+  template <class C>
+  RT_INLINE static C map(C x, C p) {
+    return Math::exp(x - p);
+  }
 };
 struct CountEqual : MappedSum {
-  template <class C> RT_INLINE static C map(C x, C p) { return x == p ? C(1) : C(0); }
+  template <class C>
+  RT_INLINE static C map(C x, C p) {
+    return x == p ? C(1) : C(0);
+  }
 };
 
 constexpr auto kAsIs = [](auto total, auto) { return total; };

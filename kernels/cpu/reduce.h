@@ -84,12 +84,12 @@ struct Reduction {
 };
 template <class R, class C>
 inline constexpr Reduction<C> kReduction{
-    R::template identity<C>(), R::template identity<Total<C>>(),
-    [](Total<C> a, Total<C> b) { return R::combine(a, b); }, reduce_block<R, C>,
+    R::template identity<C>(),
+    R::template identity<Total<C>>(),
+    [](Total<C> a, Total<C> b) { return R::combine(a, b); },
+    reduce_block<R, C>,
     [](C* acc, int64_t n, const C* param, const C* const* x) { add_rows_of<R>(acc, n, param, x[0]); },
-    [](C* acc, int64_t n, const C* param, const C* const* x) {
-      add_rows_of<R>(acc, n, param, x[0], x[1], x[2], x[3]);
-    },
+    [](C* acc, int64_t n, const C* param, const C* const* x) { add_rows_of<R>(acc, n, param, x[0], x[1], x[2], x[3]); },
     [](Total<C>* total, const C* acc, int64_t n) {
       for (int64_t j = 0; j < n; ++j) total[j] = R::combine(total[j], Total<C>(acc[j]));
     }};
@@ -133,8 +133,8 @@ void reduce_rows(const Reduction<C>& r, const ReducePlan& plan, C* y, const C* p
     for_each_output(plan, 0, plan.n_out, [&](int64_t o, int64_t offset) {
       parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; ++c)
-          part[size_t(c)] = reduce_range<C>(r, plan.reduced, offset, c * chunk,
-                                            std::min((c + 1) * chunk, plan.n_reduced), param(o));
+          part[size_t(c)] =
+              reduce_range<C>(r, plan.reduced, offset, c * chunk, std::min((c + 1) * chunk, plan.n_reduced), param(o));
       });
       Total<C> total = r.total;
       for (const Total<C> v : part) total = r.combine(total, v);
@@ -146,8 +146,8 @@ void reduce_rows(const Reduction<C>& r, const ReducePlan& plan, C* y, const C* p
     for_each_output(plan, begin, end, [&](int64_t o, int64_t offset) {
       Total<C> total = r.total;
       for (int64_t at = 0; at < plan.n_reduced; at += chunk)
-        total = r.combine(total, reduce_range<C>(r, plan.reduced, offset, at, std::min(at + chunk, plan.n_reduced),
-                                                 param(o)));
+        total = r.combine(total,
+                          reduce_range<C>(r, plan.reduced, offset, at, std::min(at + chunk, plan.n_reduced), param(o)));
       put(o, total);
     });
   });
@@ -164,8 +164,7 @@ void reduce_columns(const Reduction<C>& r, const ReducePlan& plan, C* y, const C
     C acc[width], buffer[4][width], param[width];
     Total<C> total[width];
     for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = b / per_row * inner + b % per_row * width,
-                    n = std::min(width, inner - b % per_row * width);
+      const int64_t first = b / per_row * inner + b % per_row * width, n = std::min(width, inner - b % per_row * width);
       Operand line = plan.outputs;  // `n` neighbouring outputs; moved along the reduced axes below
       plan.outputs.for_each_run(first, 1, [&](int64_t offset, int64_t, int64_t, int64_t) {
         line.data += offset * int64_t(size_of(line.dtype));

@@ -33,8 +33,7 @@ struct ResampledAxis {
       const Taps t = taps_of(a.axis, a.begin + i);
       const int64_t at = std::min(t.first, a.axis.pixels() - count);
       first[size_t(i)] = at;
-      for (int64_t x = t.first; x < t.end; ++x)
-        weights[size_t(i * count + x - at)] = weight(t, a.axis, a.begin + i, x);
+      for (int64_t x = t.first; x < t.end; ++x) weights[size_t(i * count + x - at)] = weight(t, a.axis, a.begin + i, x);
     }
     pairs = rgb && count <= kMostSplit ? (count + 1) / 2 : 0;
     if (pairs > 0) prepare_split(a.count);
@@ -85,11 +84,11 @@ void resample_row(uint8_t* __restrict y, const uint8_t* __restrict x, const Resa
 // Of two pixels, six bytes each at the begin of a 128-bit half, the sums of both bytes of each channel times the low
 // and the high parts of two weights.
 RT_INLINE void add_pair(__m256i& low, __m256i& high, const uint8_t* a, const uint8_t* b, const int16_t* split) {
-  const __m256i pick = _mm256_broadcastsi128_si256(
-      _mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
-  const __m256i bytes = _mm256_inserti128_si256(
-      _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a))),
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(b)), 1);
+  const __m256i pick =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
+  const __m256i bytes =
+      _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a))),
+                              _mm_loadu_si128(reinterpret_cast<const __m128i*>(b)), 1);
   const __m256i x = _mm256_shuffle_epi8(bytes, pick);
   const auto* w = reinterpret_cast<const __m256i*>(split);
   low = _mm256_add_epi32(low, _mm256_madd_epi16(x, _mm256_loadu_si256(w)));
@@ -106,8 +105,8 @@ template <int64_t known_pairs>
 int64_t resample_rgb_row(uint8_t* y, const uint8_t* x, const uint8_t* end, const ResampledAxis& axis, int64_t width) {
   constexpr int64_t kLoad = 16;
   const __m256i half = _mm256_set1_epi32(1 << (kTapBits - 1));
-  const __m256i pack = _mm256_broadcastsi128_si256(
-      _mm_setr_epi8(0, 1, 2, 4, 5, 6, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
+  const __m256i pack =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 4, 5, 6, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
   const int64_t pairs = known_pairs > 0 ? known_pairs : axis.pairs, reach = (pairs - 1) * 6 + kLoad;
   const int16_t* split = axis.split.data();
   const int64_t* first = axis.first.data();
@@ -152,8 +151,7 @@ int64_t resample_wide_rows(uint8_t* y, const uint8_t* const* rows, const int32_t
       }
     }
     for (int q = 0; q < 4; ++q) low[q] = rounded(low[q], high[q]);
-    const __m256i bytes =
-        _mm256_packus_epi16(_mm256_packus_epi32(low[0], low[1]), _mm256_packus_epi32(low[2], low[3]));
+    const __m256i bytes = _mm256_packus_epi16(_mm256_packus_epi32(low[0], low[1]), _mm256_packus_epi32(low[2], low[3]));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), bytes);
   }
   return i;

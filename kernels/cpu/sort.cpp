@@ -11,9 +11,9 @@ RT_ISA_BEGIN
 
 namespace {
 
-constexpr int kDigits = 256;            // of a key, in a pass over all entries
-constexpr int64_t kCountedRow = 256;    // elements up to which comparing all with all is faster
-constexpr int64_t kLongRow = 1 << 16;   // elements from which on a row is divided among threads
+constexpr int kDigits = 256;           // of a key, in a pass over all entries
+constexpr int64_t kCountedRow = 256;   // elements up to which comparing all with all is faster
+constexpr int64_t kLongRow = 1 << 16;  // elements from which on a row is divided among threads
 
 // A key with the index of its element: no two are equal, so that any way of sorting keeps the order of equal keys.
 template <class K>
@@ -170,7 +170,10 @@ class RowSorter {
 
   RowSorter(const View& x, int64_t k, bool descending, Keys keys)
       : n_(x.dims[1]), k_(k), size_(size_of(x.dtype)), descending_(descending), few_(k < n_ / 8), keys_(keys),
-        entries_(n_ <= kCountedRow ? 0 : few_ ? FirstEntries<K>::room_for(k) : 2 * n_, x.device) {}
+        entries_(n_ <= kCountedRow ? 0
+                 : few_            ? FirstEntries<K>::room_for(k)
+                                   : 2 * n_,
+                 x.device) {}
 
   void operator()(const char* x, char* values, int64_t* indices) const {
     if (n_ <= kCountedRow) {
@@ -243,9 +246,8 @@ void sort_rows(const View& values, const View& indices, const View& x, bool desc
 
 void sort_forward(View values, View indices, View x, bool descending) {
   if (values.size() == 0) return;
-  dispatch(x.dtype, [&]<class T>() {
-    sort_rows<typename Order<T>::Key>(values, indices, x, descending, sort_keys<T>);
-  });
+  dispatch(x.dtype,
+           [&]<class T>() { sort_rows<typename Order<T>::Key>(values, indices, x, descending, sort_keys<T>); });
 }
 
 RT_ISA_END

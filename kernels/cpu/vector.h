@@ -54,11 +54,9 @@ template <class V>
 RT_INLINE void in_register([[maybe_unused]] V& v) {
   if constexpr (std::is_pointer_v<V>) asm("" : "+r"(v));
 #if RT_ISA_LEVEL == 3
-  else
-    asm("" : "+v"(v));
+  else asm("" : "+v"(v));
 #elif defined(__x86_64__)
-  else
-    asm("" : "+x"(v));
+  else asm("" : "+x"(v));
 #endif
 }
 
@@ -231,10 +229,8 @@ template <class T, int h, size_t... l>
 RT_INLINE Vec<T> blend(Vec<T> a, Vec<T> b, std::index_sequence<l...>) {
 #if RT_ISA_LEVEL == 3
   constexpr uint32_t mask = ((int(l) & h ? 1u << l : 0u) | ...);
-  if constexpr (sizeof(T) == 4)
-    return Vec<T>(_mm512_mask_blend_ps(__mmask16(mask), __m512(a), __m512(b)));
-  else
-    return Vec<T>(_mm512_mask_blend_pd(__mmask8(mask), __m512d(a), __m512d(b)));
+  if constexpr (sizeof(T) == 4) return Vec<T>(_mm512_mask_blend_ps(__mmask16(mask), __m512(a), __m512(b)));
+  else return Vec<T>(_mm512_mask_blend_pd(__mmask8(mask), __m512d(a), __m512d(b)));
 #else
   return __builtin_shufflevector(a, b, (int(l) & h ? kLanes<T> + int(l) : int(l))...);
 #endif

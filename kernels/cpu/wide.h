@@ -10,7 +10,7 @@ namespace {
 template <class T>
 inline constexpr int kHalves = RT_ISA_LEVEL == 3 && std::is_same_v<T, bf16> ? 2 : 1;
 template <class T>
-inline constexpr int kWide = kHalves<T> * kLanes<compute_t<T>>;  // elements
+inline constexpr int kWide = kHalves<T>* kLanes<compute_t<T>>;  // elements
 
 template <class T>
 struct Wide {
@@ -62,9 +62,8 @@ RT_INLINE Wide<bf16> split(__m512i w) {
 }
 // Rounded to bf16. Where neither half of a lane is NaN, the last bit that stays is added by a mask.
 RT_INLINE __m512i joined(const Wide<bf16>& v) {
-  const auto join = [](Vec<uint32_t> even, Vec<uint32_t> odd) RT_INLINE_LAMBDA {
-    return __m512i((even >> 16) | (odd & 0xffff0000u));
-  };
+  const auto join = [](Vec<uint32_t> even, Vec<uint32_t> odd)
+                        RT_INLINE_LAMBDA { return __m512i((even >> 16) | (odd & 0xffff0000u)); };
   if (_mm512_cmp_ps_mask(__m512(v.half[0]), __m512(v.half[1]), _CMP_UNORD_Q)) [[unlikely]]
     return join(rounded_bits(v.half[0]), rounded_bits(v.half[1]));
   Vec<uint32_t> up[2];

@@ -24,9 +24,8 @@ constexpr int64_t kOwnWeights = 8192, kOwnRangeTiles = 256, kMostOwnRanges = 32;
 class WinogradBf16Weights {
  public:
   WinogradBf16Weights(bf16* dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Window& p)
-      : dw_(dw), dy_(dy), x_(x), z_(z), pad_h_(p.pad_h), pad_w_(p.pad_w),
-        tiles_{z.n, z.ho, z.wo, F43::out, F43::out}, c_panels_(ceil_div(z.c, kWidth)),
-        k_panels_(ceil_div(z.k, kWidth)) {
+      : dw_(dw), dy_(dy), x_(x), z_(z), pad_h_(p.pad_h), pad_w_(p.pad_w), tiles_{z.n, z.ho, z.wo, F43::out, F43::out},
+        c_panels_(ceil_div(z.c, kWidth)), k_panels_(ceil_div(z.k, kWidth)) {
     const int64_t tiles = tiles_.count();
     ranges_ = z.c * z.k <= kOwnWeights ? std::clamp<int64_t>(tiles / kOwnRangeTiles, 1, kMostOwnRanges) : 1;
     block_ = round_up(ranges_ == 1 && tiles <= kMostTilesAtOnce ? tiles : kPairedBlockTiles, 2);
@@ -102,9 +101,9 @@ class WinogradBf16Weights {
         const TileGrid::Place at = tiles_[t];
         // Beyond the last tile there is one without any elements.
         const TileGrid::Place next = t + 1 < block.end ? tiles_[t + 1] : TileGrid::Place{0, z_.h + kFar, z_.w + kFar};
-        transform_pair<F43::Input, F43::in>(
-            {x, at.image, at.top - pad_h_, at.left - pad_w_}, {x, next.image, next.top - pad_h_, next.left - pad_w_},
-            v + 2 * pair * kWidth);
+        transform_pair<F43::Input, F43::in>({x, at.image, at.top - pad_h_, at.left - pad_w_},
+                                            {x, next.image, next.top - pad_h_, next.left - pad_w_},
+                                            v + 2 * pair * kWidth);
         transform_pair<F43::Gradient, F43::out>({dy, at.image, at.top, at.left}, {dy, next.image, next.top, next.left},
                                                 g + 2 * pair * kWidth);
       }
@@ -153,10 +152,8 @@ class WinogradBf16Weights {
             [&](int i, int j) { return load(from + (i * F43::in + j) * kPointSize); },
             [&](int i, int j, Vec<float> y) {
               To* to = dw + ((k * kTaps + i) * kTaps + j) * z_.c + c;
-              if constexpr (std::is_same_v<To, bf16>)
-                store_rounded(to, y, z_.c - c);
-              else
-                store_converted(to, y, z_.c - c);
+              if constexpr (std::is_same_v<To, bf16>) store_rounded(to, y, z_.c - c);
+              else store_converted(to, y, z_.c - c);
             });
       }
   }

@@ -59,8 +59,7 @@ struct TileElements {
     const int64_t count = channels - c;
     if (count >= lanes)
       transform_tile<Rows, Cols>([&](int i, int j) { return load_converted(at[i * w + j] + c, lanes); }, to);
-    else
-      transform_tile<Rows, Cols>([&](int i, int j) { return load_converted(at[i * w + j] + c, count); }, to);
+    else transform_tile<Rows, Cols>([&](int i, int j) { return load_converted(at[i * w + j] + c, count); }, to);
   }
 };
 

@@ -20,8 +20,8 @@ RT_INLINE V sum_of_products(float a, V x, float b, V y) {
 }
 
 inline constexpr float kP = 2 / 3.f, kQ = 3 / 2.f, kP2 = 4 / 9.f, kQ2 = 9 / 4.f, kP3 = 8 / 27.f, kQ3 = 27 / 8.f;
-inline constexpr float kBothSquares = 97 / 36.f;             // p^2 + q^2
-inline constexpr float kNp = -81 / 130.f, kNq = 8 / 65.f;    // 1 / (2 p^2 (p^2 - q^2)), 1 / (2 q^2 (q^2 - p^2))
+inline constexpr float kBothSquares = 97 / 36.f;           // p^2 + q^2
+inline constexpr float kNp = -81 / 130.f, kNq = 8 / 65.f;  // 1 / (2 p^2 (p^2 - q^2)), 1 / (2 q^2 (q^2 - p^2))
 
 // F(4, 3) along one axis.
 struct F43 {

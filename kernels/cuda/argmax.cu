@@ -1,8 +1,7 @@
-#include "kernels/argmax.h"
-
 #include <algorithm>
 
 #include "core/tensor.h"
+#include "kernels/argmax.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/order.h"
@@ -20,9 +19,13 @@ struct Best {
 
 struct Better {  // the larger key; of equal ones that in front
   template <class A>
-  static __device__ A identity() { return A{0, std::numeric_limits<int64_t>::max()}; }
+  static __device__ A identity() {
+    return A{0, std::numeric_limits<int64_t>::max()};
+  }
   template <class A>
-  static __device__ A combine(A a, A b) { return b.key > a.key || (b.key == a.key && b.at < a.at) ? b : a; }
+  static __device__ A combine(A a, A b) {
+    return b.key > a.key || (b.key == a.key && b.at < a.at) ? b : a;
+  }
 };
 
 // Part blockIdx.y of row blockIdx.x of (rows, n).
@@ -46,8 +49,7 @@ __global__ void __launch_bounds__(kArgmaxThreads)
   const T* const from = x + column / row * n * row + column % row;
   const int64_t begin = blockIdx.y * part, end = begin + part < n ? begin + part : n;
   Best own = Better::identity<Best>();
-  for (int64_t i = begin; i < end; ++i)
-    own = Better::combine(own, Best{Order<T>::rank(from[i * row], smallest), i});
+  for (int64_t i = begin; i < end; ++i) own = Better::combine(own, Best{Order<T>::rank(from[i * row], smallest), i});
   best[column * gridDim.y + blockIdx.y] = own;
 }
 
@@ -66,8 +68,8 @@ void argmax_forward(View index, View x, bool smallest) {
   if (columns == 0) return;
   const bool rows = row == 1;
   const int64_t blocks = rows ? columns : divide_up(columns, kArgmaxThreads);
-  const int64_t most = std::min(divide_up(n, rows ? kArgmaxPart : kArgmaxPart / kArgmaxThreads),
-                                divide_up(kArgmaxBlocks, blocks));
+  const int64_t most =
+      std::min(divide_up(n, rows ? kArgmaxPart : kArgmaxPart / kArgmaxThreads), divide_up(kArgmaxBlocks, blocks));
   const int64_t part = divide_up(n, most), parts = divide_up(n, part);
   const Tensor scratch({columns * parts * 2}, DType::i64, x.device);
   Best* const best = static_cast<Best*>(View(scratch).data);

@@ -33,7 +33,9 @@ __device__ inline void cp_async(void* to, const void* from, int valid = bytes) {
 }
 __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int groups>
-__device__ inline void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory"); }
+__device__ inline void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+}
 
 __device__ inline void bar_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -55,7 +57,8 @@ __device__ inline void mbarrier_wait(uint64_t* b, int parity) {
   asm volatile(
       "{ .reg .pred passed;\n"
       "again: mbarrier.test_wait.parity.shared.b64 passed, [%0], %1;\n"
-      "@!passed bra again; }" ::"r"(shared_address(b)), "r"(parity)
+      "@!passed bra again; }" ::"r"(shared_address(b)),
+      "r"(parity)
       : "memory");
 }
 

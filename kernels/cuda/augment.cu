@@ -1,5 +1,4 @@
 #include "kernels/augment.h"
-
 #include "kernels/cuda/vector.cuh"
 
 namespace ringtape::cuda {

@@ -1,7 +1,6 @@
-#include "kernels/batch_norm.h"
-
 #include <type_traits>
 
+#include "kernels/batch_norm.h"
 #include "kernels/cuda/norm_channels.cuh"
 #include "kernels/cuda/reduce.cuh"
 
@@ -282,8 +281,9 @@ namespace {
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
-batch_norm_gradient(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T* x, Channels<compute_t<T>> channels,
-                    const compute_t<T>* db, const compute_t<T>* dw, compute_t<T> share, Rows rows) {
+    batch_norm_gradient(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T* x,
+                        Channels<compute_t<T>> channels, const compute_t<T>* db, const compute_t<T>* dw,
+                        compute_t<T> share, Rows rows) {
   using C = compute_t<T>;
   NormalizeGradient<C> gradient[kPack];
   rows.for_each_channel(

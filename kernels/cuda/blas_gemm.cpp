@@ -89,8 +89,9 @@ GemmPlan::GemmPlan(int index, const BlasProduct& p, const Side& w_side, const Si
   RT_GPU_CHECK(cublasLtMatmulDescCreate(&operation, compute, wide ? CUDA_R_64F : CUDA_R_32F));
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, w_side.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, a_side.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, p.bias ? (p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
-                                                       : (p.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT));
+  set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE,
+      p.bias ? (p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
+             : (p.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT));
   if (p.bias) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   w = layout(p, w_side.rows, w_side.columns, w_side.leading, p.w.batch_stride);
   a = layout(p, a_side.rows, a_side.columns, a_side.leading, p.a.batch_stride);
@@ -158,7 +159,7 @@ bool blas_gemm(Device device, const BlasProduct& p) {
   const float one_f32[2] = {1, 0};
   const bool wide = p.dtype == DType::f64;
   const void *alpha = wide ? static_cast<const void*>(&one[0]) : &one_f32[0],
-               *beta = wide ? static_cast<const void*>(&one[1]) : &one_f32[1];
+             *beta = wide ? static_cast<const void*>(&one[1]) : &one_f32[1];
   RT_GPU_CHECK(cublasLtMatmul(lt.handle, plan.operation, alpha, p.w.data, plan.w, p.a.data, plan.a, beta, p.c, plan.c,
                               p.c, plan.c, &plan.found.algo, lt.workspace, lt.workspace_bytes,
                               compute_stream(device.index)));

@@ -14,9 +14,13 @@ constexpr unsigned kAllLanes = 0xffffffffu;
 
 struct Sum {
   template <class A>
-  static __device__ A identity() { return A(0); }
+  static __device__ A identity() {
+    return A(0);
+  }
   template <class A>
-  static __device__ A combine(A a, A b) { return a + b; }
+  static __device__ A combine(A a, A b) {
+    return a + b;
+  }
 };
 
 struct Max {  // NaN on either side gives NaN
@@ -37,7 +41,9 @@ __device__ inline int thread_in_block() { return int(threadIdx.y * blockDim.x + 
 
 template <class A>
 __device__ A shuffle_xor(A a, int mask) {
-  struct Words { uint32_t word[sizeof(A) / 4]; };
+  struct Words {
+    uint32_t word[sizeof(A) / 4];
+  };
   static_assert(sizeof(Words) == sizeof(A));
   Words words = std::bit_cast<Words>(a);
   for (uint32_t& word : words.word) word = __shfl_xor_sync(kAllLanes, word, mask);

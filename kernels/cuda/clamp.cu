@@ -1,5 +1,4 @@
 #include "kernels/clamp.h"
-
 #include "kernels/cuda/elementwise.cuh"
 
 namespace ringtape::cuda {
@@ -8,12 +7,16 @@ namespace {
 struct Clamp {
   double low, high;
   template <class T>
-  __device__ T operator()(T x) const { return x < T(low) ? T(low) : x > T(high) ? T(high) : x; }  // NaN passes
+  __device__ T operator()(T x) const {
+    return x < T(low) ? T(low) : x > T(high) ? T(high) : x;
+  }  // NaN passes
 };
 struct Inside {
   double low, high;
   template <class T>
-  __device__ T operator()(T x, T g) const { return x >= T(low) && x <= T(high) ? g : T(0); }
+  __device__ T operator()(T x, T g) const {
+    return x >= T(low) && x <= T(high) ? g : T(0);
+  }
 };
 
 }  // namespace

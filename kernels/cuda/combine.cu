@@ -1,13 +1,18 @@
 #include "kernels/combine.h"
-
 #include "kernels/cuda/vector.cuh"
 
 namespace ringtape::cuda {
 namespace {
 
 // The type for sums and products of T: for integers the unsigned type, which wraps around.
-template <class C, bool = std::is_integral_v<C>> struct WrapOf { using type = std::make_unsigned_t<C>; };
-template <class C> struct WrapOf<C, false> { using type = C; };
+template <class C, bool = std::is_integral_v<C>>
+struct WrapOf {
+  using type = std::make_unsigned_t<C>;
+};
+template <class C>
+struct WrapOf<C, false> {
+  using type = C;
+};
 
 // NaN on either side gives NaN.
 template <class C>

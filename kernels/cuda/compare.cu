@@ -1,5 +1,4 @@
 #include "kernels/compare.h"
-
 #include "kernels/cuda/elementwise.cuh"
 
 namespace ringtape::cuda {
@@ -14,13 +13,15 @@ void compare(F f, View y, View a, View b) {
 
 }  // namespace
 
-#define X(name, condition)                                                    \
-  namespace {                                                                 \
-  struct is_##name {                                                          \
-    template <class T>                                                        \
-    __device__ T operator()(T a, T b) const { return condition ? T(1) : T(0); } \
-  };                                                                          \
-  }                                                                           \
+#define X(name, condition)                    \
+  namespace {                                 \
+  struct is_##name {                          \
+    template <class T>                        \
+    __device__ T operator()(T a, T b) const { \
+      return condition ? T(1) : T(0);         \
+    }                                         \
+  };                                          \
+  }                                           \
   void name##_forward(View y, View a, View b) { compare(is_##name{}, y, a, b); }
 RT_COMPARE_OPS(X)
 #undef X

@@ -1,6 +1,5 @@
-#include "kernels/conv2d.h"
-
 #include "kernels/binary.h"
+#include "kernels/conv2d.h"
 #include "kernels/cuda/conv_operands.cuh"
 #include "kernels/cuda/cudnn_conv.h"
 

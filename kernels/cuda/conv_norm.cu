@@ -1,5 +1,4 @@
 #include "kernels/conv_norm.h"
-
 #include "kernels/cuda/conv_operands.cuh"
 #include "kernels/cuda/norm_channels.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -47,14 +46,19 @@ struct Combined : R {
   using C = typename R::Acc;
   explicit Combined(const R& r) : R(r) {}
   template <int N>
-  static __device__ C of(C (&x)[N]) { return pairwise<R>(x); }
+  static __device__ C of(C (&x)[N]) {
+    return pairwise<R>(x);
+  }
 };
 template <class Part, class R>
 void combine_parts(Device device, const R& r, const Part* parts, int64_t tiles, int64_t channels) {
   const ReduceShape shape{{1, {channels}, {1}}, {1, {tiles}, {channels}}, channels, tiles, tiles};
   using All = Combined<R>;
   const All all(r);
-  const ReduceKernels kernels{{}, launchable<reduce_columns<All, Part, 1>>(), launchable<reduce_partial<All>>(), 1,
+  const ReduceKernels kernels{{},
+                              launchable<reduce_columns<All, Part, 1>>(),
+                              launchable<reduce_partial<All>>(),
+                              1,
                               int(sizeof(typename All::Acc))};
   reduce_by_columns(device, kernels, &all, parts, shape);
 }
@@ -105,7 +109,9 @@ struct alignas(8) GradientSums {
 struct AddGradientSums {
   using Acc = GradientSums;
   template <class A>
-  static __device__ A identity() { return {0, 0}; }
+  static __device__ A identity() {
+    return {0, 0};
+  }
   static __device__ Acc combine(const Acc& a, const Acc& b) { return {a.db + b.db, a.dw + b.dw}; }
 };
 struct FinishGradientSums : AddGradientSums {
@@ -209,9 +215,7 @@ bool dispatch_fused(DType dtype, const F& f) {
 }
 
 static_assert(kFusedChannels % kMostMmaDepth == 0);
-bool fits(const ConvSizes& z) {
-  return z.groups() == 1 && (z.c | z.k) % int(kFusedChannels) == 0 && z.places() > 0;
-}
+bool fits(const ConvSizes& z) { return z.groups() == 1 && (z.c | z.k) % int(kFusedChannels) == 0 && z.places() > 0; }
 
 // Calls f(operand) for the patches of x.
 template <class T, bool swapped, class F>
@@ -225,8 +229,8 @@ bool with_patches(const NormOperand& x, const ConvSizes& z, const F& f) {
 bool can_fuse(int gpu, int64_t channels) {
   using Images = NormalizedImages<Patches<bf16, false>>;
   using Stage = MmaStage<bf16, MmaTile<kMmaRows, kMmaColumns>, Images, Weights<bf16>>;  // as large as the others
-  const int64_t bytes = kMmaStages * Stage::kElements * int64_t(sizeof(bf16)) +
-                        Images::kValues * channels * int64_t(sizeof(float));
+  const int64_t bytes =
+      kMmaStages * Stage::kElements * int64_t(sizeof(bf16)) + Images::kValues * channels * int64_t(sizeof(float));
   return properties(gpu).major >= 8 && bytes <= properties(gpu).shared_bytes_per_block;
 }
 
@@ -275,9 +279,8 @@ bool fused_backward_weights(View dw, View dy, const NormOperand& x, const Window
   return dispatch_fused(dy.dtype, [&]<class T>() {
     const OutputGradient<T> gradient{dy.as<T>(), z};
     return with_patches<T, true>(x, z, [&](const auto& patches) {
-      return weight_gradient<T>(dw, z, [&](const auto& out, const Product& p) {
-        return gemm_mma<T>(dw.device, gradient, patches, out, p);
-      });
+      return weight_gradient<T>(
+          dw, z, [&](const auto& out, const Product& p) { return gemm_mma<T>(dw.device, gradient, patches, out, p); });
     });
   });
 }

@@ -77,8 +77,12 @@ struct Patches {
   __device__ Walk walk(int64_t group, int64_t i, int64_t p) const {
     const int64_t place = swapped ? p : i;
     const int tap = int(swapped ? i : p), row = int(place / z.columns);
-    return {data + int64_t(row / z.rows) * z.h * z.w * z.c + group * z.c_group, row % z.rows, int(place % z.columns),
-            tap / z.c_group / z.s, tap / z.c_group % z.s, tap % z.c_group};
+    return {data + int64_t(row / z.rows) * z.h * z.w * z.c + group * z.c_group,
+            row % z.rows,
+            int(place % z.columns),
+            tap / z.c_group / z.s,
+            tap / z.c_group % z.s,
+            tap % z.c_group};
   }
   __device__ T at(int64_t group, int64_t i, int64_t p) const {
     const T* const from = walk(group, i, p).get(*this);
@@ -117,8 +121,7 @@ struct Phases {  // of number b: of the group, too
   // With the most positions and the most taps that a kind has.
   static Product sizes(const ConvSizes& z) {
     const auto most = [](int n, int of) { return (n + of - 1) / of; };
-    return {z.groups() * z.kinds_h * z.kinds_w,
-            int64_t(z.n) * most(z.h, z.stride_h) * most(z.w, z.stride_w), z.c_group,
+    return {z.groups() * z.kinds_h * z.kinds_w, int64_t(z.n) * most(z.h, z.stride_h) * most(z.w, z.stride_w), z.c_group,
             int64_t{z.k_group} * most(z.r, z.stride_h / z.same_h) * most(z.s, z.stride_w / z.same_w)};
   }
 };
@@ -149,8 +152,13 @@ struct BackwardPatches {
   __device__ Walk walk(int64_t, int64_t place, int64_t p) const {  // even of no positions, a tile has a first row
     const int rows = phases.h.places > 0 ? phases.h.places : 1, columns = phases.w.places > 0 ? phases.w.places : 1;
     const int row = int(place / columns), t = int(p), taps = phases.w.taps > 0 ? phases.w.taps : 1;
-    return {data + int64_t(row / rows) * z.rows * z.columns * z.k + phases.group * z.k_group, phases.h.out + row % rows,
-            phases.w.out + int(place % columns), t / z.k_group / taps, t / z.k_group % taps, t % z.k_group, taps};
+    return {data + int64_t(row / rows) * z.rows * z.columns * z.k + phases.group * z.k_group,
+            phases.h.out + row % rows,
+            phases.w.out + int(place % columns),
+            t / z.k_group / taps,
+            t / z.k_group % taps,
+            t % z.k_group,
+            taps};
   }
   __device__ T at(int64_t b, int64_t place, int64_t p) const {
     const T* const from = walk(b, place, p).get(*this);

@@ -1,5 +1,4 @@
 #include "kernels/copy.h"
-
 #include "kernels/cuda/elementwise.cuh"
 
 namespace ringtape::cuda {
@@ -7,7 +6,9 @@ namespace {
 
 struct Identity {
   template <class T>
-  __device__ T operator()(T x) const { return x; }
+  __device__ T operator()(T x) const {
+    return x;
+  }
 };
 
 template <class U>
@@ -23,8 +24,8 @@ __global__ void copy_strided(U* y, const U* x, Index<2> index, uint32_t n) {
 // (columns).
 constexpr int kTile = 32;
 struct Transposition {
-  int64_t rows, columns;      // of y; y is contiguous along columns, x along rows
-  int64_t y_step, x_step;     // strides of y's rows and of x's columns
+  int64_t rows, columns;   // of y; y is contiguous along columns, x along rows
+  int64_t y_step, x_step;  // strides of y's rows and of x's columns
   uint32_t row_tiles, column_tiles, tiles;
 };
 

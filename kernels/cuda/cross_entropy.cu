@@ -1,8 +1,7 @@
-#include "kernels/cross_entropy.h"
-
 #include <algorithm>
 
 #include "core/tensor.h"
+#include "kernels/cross_entropy.h"
 #include "kernels/cuda/softmax.cuh"
 
 namespace ringtape::cuda {
@@ -23,9 +22,7 @@ struct Classes {
     return known(row) ? C(x[row * count + labels[row]]) : std::numeric_limits<C>::quiet_NaN();
   }
   __device__ C weight(int64_t c) const { return weights ? weights[c] : C(1); }
-  __device__ C weight_of(int64_t row) const {
-    return !counts(row) ? C(0) : known(row) ? weight(labels[row]) : C(1);
-  }
+  __device__ C weight_of(int64_t row) const { return !counts(row) ? C(0) : known(row) ? weight(labels[row]) : C(1); }
 };
 
 template <class C>
@@ -71,8 +68,7 @@ struct CrossEntropyForward {
     if (smoothing != 0) {
       spread = row.template reduce<Sum>(
           [=, k = classes](int64_t c, C x) { return 2 * share * k.weight(c) * (x / 2 - half_top); });
-      if (classes.weights)
-        all = share * row.template reduce<Sum>([k = classes](int64_t c, C) { return k.weight(c); });
+      if (classes.weights) all = share * row.template reduce<Sum>([k = classes](int64_t c, C) { return k.weight(c); });
       else all = smoothing;
     }
     if (!row.exists() || !row.writes()) return;
@@ -167,9 +163,8 @@ struct SoftCrossEntropyBackward {
     row.write(dlogits, [=, mass = mass](int64_t c, C x, C q) { return g * (exp_of<T>(x - top) * scale - mass(c, q)); });
     const C log_sum = Math::log(sum);
     if (dtargets)
-      row.write(dtargets, [=, mass = mass](int64_t c, C x, C) {
-        return g * mass.on * mass.weight(c) * (log_sum - (x - top));
-      });
+      row.write(dtargets,
+                [=, mass = mass](int64_t c, C x, C) { return g * mass.on * mass.weight(c) * (log_sum - (x - top)); });
   }
 };
 
@@ -194,12 +189,18 @@ __global__ void nll_gradients(T* dlog_p, Classes<compute_t<T>> classes, LossGrad
 }
 
 template <class C>
-struct LossAndShare { C loss, share; };
+struct LossAndShare {
+  C loss, share;
+};
 struct AddLosses {
   template <class A>
-  static __device__ A identity() { return {0, 0}; }
+  static __device__ A identity() {
+    return {0, 0};
+  }
   template <class A>
-  static __device__ A combine(const A& a, const A& b) { return {a.loss + b.loss, a.share + b.share}; }
+  static __device__ A combine(const A& a, const A& b) {
+    return {a.loss + b.loss, a.share + b.share};
+  }
 };
 
 constexpr int kMeanThreads = 512;
@@ -221,12 +222,9 @@ __global__ void __launch_bounds__(kMeanThreads) add_weighted(C* to, const C* los
 void cross_entropy_forward(View loss, View norms, View logits, View labels, View weights, CrossEntropyRule rule) {
   dispatch_float(logits.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    const CrossEntropyForward<T> f{{logits.as<T>()},
-                                   loss.as<C>(),
-                                   norms.as<C>(),
-                                   classes_of<C>(logits, labels, weights, rule),
-                                   C(rule.smoothing),
-                                   logits.dims[0]};
+    const CrossEntropyForward<T> f{{logits.as<T>()},  loss.as<C>(),
+                                   norms.as<C>(),     classes_of<C>(logits, labels, weights, rule),
+                                   C(rule.smoothing), logits.dims[0]};
     for_each_row(logits.device, f, nullptr, logits.dims[0], logits.dims[1]);
   });
 }
@@ -236,24 +234,18 @@ void cross_entropy_backward(View dlogits, View logits, View norms, View labels, 
   const LossGradient gradient = loss_gradient("cross_entropy", dloss, total, rule.scale);
   dispatch_float(logits.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    const CrossEntropyBackward<T> f{{logits.as<T>()},
-                                    dlogits.as<T>(),
-                                    norms.as<const C>(),
-                                    classes_of<C>(logits, labels, weights, rule),
-                                    gradient,
-                                    C(rule.smoothing)};
+    const CrossEntropyBackward<T> f{
+        {logits.as<T>()}, dlogits.as<T>(),  norms.as<const C>(), classes_of<C>(logits, labels, weights, rule),
+        gradient,         C(rule.smoothing)};
     for_each_row(logits.device, f, dlogits.as<T>(), rows_of(logits), columns_of(logits));
   });
 }
 
-void soft_cross_entropy_forward(View loss, View norms, View logits, View targets, View weights,
-                                CrossEntropyRule rule) {
+void soft_cross_entropy_forward(View loss, View norms, View logits, View targets, View weights, CrossEntropyRule rule) {
   dispatch_float(logits.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    const SoftCrossEntropyForward<T> f{{logits.as<T>(), targets.as<T>()},
-                                       loss.as<C>(),
-                                       norms.as<C>(),
-                                       soft_target<C>(logits, weights, rule)};
+    const SoftCrossEntropyForward<T> f{
+        {logits.as<T>(), targets.as<T>()}, loss.as<C>(), norms.as<C>(), soft_target<C>(logits, weights, rule)};
     for_each_row(logits.device, f, nullptr, logits.dims[0], logits.dims[1]);
   });
 }
@@ -263,12 +255,9 @@ void soft_cross_entropy_backward(View dlogits, View dtargets, View logits, View 
   const LossGradient gradient = loss_gradient("cross_entropy", dloss, {}, rule.scale);
   dispatch_float(logits.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    const SoftCrossEntropyBackward<T> f{{logits.as<T>(), targets.as<T>()},
-                                        dlogits.as<T>(),
-                                        dtargets.as<T>(),
-                                        norms.as<const C>(),
-                                        soft_target<C>(logits, weights, rule),
-                                        gradient};
+    const SoftCrossEntropyBackward<T> f{
+        {logits.as<T>(), targets.as<T>()},     dlogits.as<T>(), dtargets.as<T>(), norms.as<const C>(),
+        soft_target<C>(logits, weights, rule), gradient};
     for_each_row(logits.device, f, dlogits.as<T>(), rows_of(logits), columns_of(logits));
   });
 }

@@ -26,11 +26,12 @@
 namespace ringtape::cuda {
 
 static void check(cudnnStatus_t status, const char* what, const char* file, int line) {
-  if (status == CUDNN_STATUS_SUCCESS) [[likely]] return;
+  if (status == CUDNN_STATUS_SUCCESS) [[likely]]
+    return;
   char more[512] = "";
   cudnnGetLastErrorString(more, sizeof more);
-  detail::fail<DeviceError>({what, " failed: ", cudnnGetErrorString(status), more[0] ? ": " : "", more, " (", file, ":",
-                            line, ")"});
+  detail::fail<DeviceError>(
+      {what, " failed: ", cudnnGetErrorString(status), more[0] ? ": " : "", more, " (", file, ":", line, ")"});
 }
 
 namespace {
@@ -326,7 +327,7 @@ ConvPlan measured(cudnnHandle_t cudnn, const Convolution& c, const std::string& 
 
 std::vector<int64_t> key_of(const Convolution& c) {
   const Window& p = c.window;
-  std::vector<int64_t> key{int64_t(c.pass), int64_t(c.x.dtype), arithmetic().tf32, p.stride_h,  p.stride_w, p.pad_h,
+  std::vector<int64_t> key{int64_t(c.pass), int64_t(c.x.dtype), arithmetic().tf32, p.stride_h, p.stride_w, p.pad_h,
                            p.pad_w,         p.dilation_h,       p.dilation_w};
   for (const View* v : {&c.x, &c.w, &c.y}) key.insert(key.end(), v->dims, v->dims + 4);
   return key;
@@ -339,8 +340,8 @@ std::string problem_of(const Convolution& c) {
   const char* const passes[] = {"forward", "backward_data", "backward_weights"};
   return concat(gpu.name, " sm_", gpu.major, gpu.minor, ", cuDNN ", cudnnGetVersion(), ", ", passes[size_t(c.pass)],
                 ", ", c.x.dtype, arithmetic().tf32 ? " as tf32" : "", ", x ", c.x.shape(), ", w ", c.w.shape(),
-                ", stride ", p.stride_h, 'x', p.stride_w,
-                ", pad ", p.pad_h, 'x', p.pad_w, ", dilation ", p.dilation_h, 'x', p.dilation_w);
+                ", stride ", p.stride_h, 'x', p.stride_w, ", pad ", p.pad_h, 'x', p.pad_w, ", dilation ", p.dilation_h,
+                'x', p.dilation_w);
 }
 
 // The quickest plan; where nothing is to be measured, or cannot be because a graph is recorded, cuDNN's first.

@@ -1,7 +1,6 @@
-#include "kernels/cumsum.h"
-
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cumsum.h"
 
 namespace ringtape::cuda {
 namespace {
@@ -65,8 +64,7 @@ void cumsum_forward(View y, View x, bool reverse) {
     using A = running_t<T>;
     using Y = std::conditional_t<std::is_same_v<A, uint64_t>, int64_t, T>;
     const auto grid = [](int64_t blocks) { return Grid{dim3(unsigned(blocks)), dim3(kScanThreads)}; };
-    if (row == 1)
-      launch<cumsum_row<T, Y, A>>(x.device, grid(columns), y.as<Y>(), x.as<T>(), n, reverse);
+    if (row == 1) launch<cumsum_row<T, Y, A>>(x.device, grid(columns), y.as<Y>(), x.as<T>(), n, reverse);
     else
       launch<cumsum_column<T, Y, A>>(x.device, grid(divide_up(columns, kScanThreads)), y.as<Y>(), x.as<T>(), columns, n,
                                      row, reverse);

@@ -1,15 +1,13 @@
-#include "kernels/dropout.h"
-
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/live.cuh"
+#include "kernels/dropout.h"
 
 namespace ringtape::cuda {
 namespace {
 
 // Each thread computes the four elements of one block of the random stream.
 template <class T, bool aligned>
-__global__ void dropout_kernel(T* y, const T* x, int64_t n, float p, compute_t<T> scale,
-                               Live<RandomState> live) {
+__global__ void dropout_kernel(T* y, const T* x, int64_t n, float p, compute_t<T> scale, Live<RandomState> live) {
   using C = compute_t<T>;
   const RandomState state = live.get();
   for (int64_t b = thread_in_grid(); 4 * b < n; b += threads_in_grid()) {

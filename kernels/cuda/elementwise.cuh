@@ -16,9 +16,13 @@ namespace ringtape::cuda {
 namespace {
 
 template <class C, class T>
-__device__ C widen(T x) { return static_cast<C>(static_cast<compute_t<T>>(x)); }
+__device__ C widen(T x) {
+  return static_cast<C>(static_cast<compute_t<T>>(x));
+}
 template <class T, class C>
-__device__ T narrow(C x) { return static_cast<T>(static_cast<compute_t<T>>(x)); }
+__device__ T narrow(C x) {
+  return static_cast<T>(static_cast<compute_t<T>>(x));
+}
 
 // A dense operand, or one element for all: of its own type, or (`number`) a plain number of the compute type.
 template <class T>

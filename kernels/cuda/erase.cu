@@ -1,6 +1,5 @@
-#include "kernels/erase.h"
-
 #include "kernels/cuda/vector.cuh"
+#include "kernels/erase.h"
 
 namespace ringtape::cuda {
 namespace {
@@ -31,8 +30,8 @@ __global__ void __launch_bounds__(kThreads) erase_kernel(float* y, const int64_t
 
 void erase(View y, View index, EraseParams params) {
   if (y.size() == 0) return;
-  launch<erase_kernel>(y.device, covering(y.device, y.dims[0] * kThreads, kThreads), y.as<float>(),
-                       index.as<int64_t>(), y.dims[0], y.dims[1], y.dims[2], y.dims[3], params);
+  launch<erase_kernel>(y.device, covering(y.device, y.dims[0] * kThreads, kThreads), y.as<float>(), index.as<int64_t>(),
+                       y.dims[0], y.dims[1], y.dims[2], y.dims[3], params);
 }
 
 }  // namespace ringtape::cuda

@@ -40,7 +40,7 @@ constexpr int kGemmTile = 64, kGemmDepth = 16, kGemmThreads = 256, kPerThread = 
 // read adjacent memory: along rows if x.outer_first(), else along the depth.
 template <class C, class X>
 RT_OUTLINED void load_tile(C (&tile)[kGemmDepth][kGemmTile + 1], const X& x, int64_t b, int64_t outer,
-                          int64_t outer_size, int64_t depth, int64_t depth_end) {
+                           int64_t outer_size, int64_t depth, int64_t depth_end) {
   const bool outer_first = x.outer_first();
   for (int t = int(threadIdx.x); t < kGemmTile * kGemmDepth; t += kGemmThreads) {
     const int i = outer_first ? t % kGemmTile : t / kGemmDepth, p = outer_first ? t / kGemmTile : t % kGemmDepth;

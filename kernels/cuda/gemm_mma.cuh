@@ -35,13 +35,19 @@ struct LinearWalk {
   const T* from;
   int64_t stride;
   template <class X>
-  __device__ const T* get(const X&) const { return from; }
+  __device__ const T* get(const X&) const {
+    return from;
+  }
   template <class X>
-  __device__ void advance(const X&, int n) { from += n * stride; }
+  __device__ void advance(const X&, int n) {
+    from += n * stride;
+  }
 };
 
 template <class X>
-concept Transformed = requires { X::kValues; };
+concept Transformed = requires {
+  X::kValues;
+};
 
 struct NoSums {
   static constexpr int kBytes = 0;
@@ -86,9 +92,9 @@ struct MmaLines {
   struct Loader {
     static constexpr int kMine = kLines * kPacks / kMmaThreads;
     typename X::Walk walks[kMine];
-    bool inside[kMine];                   // by the outer index
+    bool inside[kMine];                     // by the outer index
     int channels[outer_first ? kMine : 1];  // of the first neighbour of a pack, or of the next tile to transform
-    unsigned there = 0;                   // a bit per pack of the stages
+    unsigned there = 0;                     // a bit per pack of the stages
     RT_OUTLINED Loader(const X& x, int64_t b, int64_t i, int64_t outer_size, int64_t p) {
 #pragma unroll
       for (int mine = 0; mine < kMine; ++mine) {
@@ -150,8 +156,7 @@ struct MmaLines {
     round(a);
   }
   static RT_OUTLINED void right(uint32_t (&b)[4], const T* tile, int j, int p, int lane) {
-    if constexpr (!outer_first)
-      ldmatrix(b, tile + place(j + lane / 16 * 8 + lane % 8, p / kPack + lane / 8 % 2));
+    if constexpr (!outer_first) ldmatrix(b, tile + place(j + lane / 16 * 8 + lane % 8, p / kPack + lane / 8 % 2));
     else if constexpr (is_half_v<T>) ldmatrix_trans(b, tile + place(p + lane % 16, j / 8 + lane / 16));
     else
       for (int r = 0; r < 4; ++r) b[r] = bits(tile, p + r % 2 * 4 + lane % 4, j + r / 2 * 8 + lane / 4);

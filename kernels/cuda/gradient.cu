@@ -1,7 +1,6 @@
-#include "kernels/gradient.h"
-
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/math.cuh"
+#include "kernels/gradient.h"
 
 namespace ringtape::cuda {
 namespace {
@@ -10,9 +9,8 @@ constexpr int kThreads = 256;
 
 // One block per cell.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    cell_squares_kernel(double* squares, int64_t apart, const T* x, const int64_t* cells, int64_t columns,
-                        int64_t first) {
+__global__ void __launch_bounds__(kThreads) cell_squares_kernel(double* squares, int64_t apart, const T* x,
+                                                                const int64_t* cells, int64_t columns, int64_t first) {
   const int64_t* const cell = cells + columns * int64_t(blockIdx.x);
   double sum = 0;
   for (int64_t i = cell[0] - first + threadIdx.x; i < cell[1] - first; i += kThreads)
@@ -21,8 +19,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) squares[apart * int64_t(blockIdx.x)] = sum;
 }
 
-__global__ void __launch_bounds__(kThreads) decide_kernel(float* factor, float* norm, float* scale,
-                                                          const double* squares, int64_t count, GradientRule rule) {
+__global__ void __launch_bounds__(kThreads)
+    decide_kernel(float* factor, float* norm, float* scale, const double* squares, int64_t count, GradientRule rule) {
   double sum = 0;
   for (int64_t i = threadIdx.x; i < count; i += kThreads) sum += squares[i];
   sum = block_reduce<Sum>(sum);

@@ -1,9 +1,8 @@
-#include "kernels/group_norm.h"
-
 #include "kernels/cuda/norm_sums.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/reducers.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/group_norm.h"
 
 namespace ringtape::cuda {
 namespace {
@@ -154,8 +153,8 @@ void group_norm_backward(View dx, View dw, View db, View dy, View x, View statis
       sum_forward(sums, partial);
     }
     const Tensor terms({samples, 2, shape.groups}, dtype, x.device);
-    const GroupTerms<C> f{{View(sums).as<const C>()}, View(terms).as<C>(), w.as<const C>(), shape.groups,
-                          C(rows * shape.in_group)};
+    const GroupTerms<C> f{
+        {View(sums).as<const C>()}, View(terms).as<C>(), w.as<const C>(), shape.groups, C(rows * shape.in_group)};
     for_each_row(x.device, f, static_cast<const C*>(nullptr), samples * 2 * shape.groups, shape.in_group);
     by_group_width<T>(
         channels,

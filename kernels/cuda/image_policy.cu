@@ -1,8 +1,7 @@
-#include "kernels/image_policy.h"
-
 #include "core/tensor.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
+#include "kernels/image_policy.h"
 #include "kernels/image_policy_pixels.h"
 
 namespace ringtape::cuda {

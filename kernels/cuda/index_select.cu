@@ -1,11 +1,10 @@
-#include "kernels/index_select.h"
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
+#include "kernels/index_select.h"
 
 namespace ringtape::cuda {
 namespace {
@@ -92,7 +91,7 @@ __device__ void add(C (&sum)[kUnroll], const T* dy, const int64_t (&from)[kUnrol
 // its n, enough to make a search worthwhile.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-index_select_sum(T* dx, const T* dy, const int64_t* index, int64_t outer, int64_t n, int64_t count, int64_t row) {
+    index_select_sum(T* dx, const T* dy, const int64_t* index, int64_t outer, int64_t n, int64_t count, int64_t row) {
   using C = compute_t<T>;
   const int lane = int(threadIdx.x);
   const int64_t own = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;

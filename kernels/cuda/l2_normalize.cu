@@ -1,13 +1,14 @@
-#include "kernels/l2_normalize.h"
-
 #include "kernels/cuda/rows.cuh"
+#include "kernels/l2_normalize.h"
 
 namespace ringtape::cuda {
 namespace {
 
 // NaN stays NaN.
 template <class C>
-__device__ C at_least(C x, C least) { return x < least ? least : x; }
+__device__ C at_least(C x, C least) {
+  return x < least ? least : x;
+}
 
 template <class T>
 struct L2NormalizeForward {

@@ -26,8 +26,8 @@
 #if defined(__CUDACC__)
 
 #define SHARED_ARRAY(T, name, dims) __shared__ T name dims  // SHARED_ARRAY(float, tile, [32][33]);
-#define SHARED_DYN(T, name)                                               \
-  extern __shared__ __align__(16) unsigned char rt_dynamic_shared[];      \
+#define SHARED_DYN(T, name)                                          \
+  extern __shared__ __align__(16) unsigned char rt_dynamic_shared[]; \
   T* const name = reinterpret_cast<T*>(rt_dynamic_shared)
 #define COUNTED(...) (__VA_ARGS__)  // COUNTED(x[i]) is x[i], in global memory: the emulation counts the access
 
@@ -37,7 +37,9 @@ namespace ringtape::cuda {
 
 // As launch() of launch.h takes it.
 template <auto kernel>
-Kernel launchable() { return {reinterpret_cast<const void*>(kernel), __PRETTY_FUNCTION__}; }
+Kernel launchable() {
+  return {reinterpret_cast<const void*>(kernel), __PRETTY_FUNCTION__};
+}
 
 }  // namespace ringtape::cuda
 
@@ -46,7 +48,9 @@ Kernel launchable() { return {reinterpret_cast<const void*>(kernel), __PRETTY_FU
 namespace ringtape::cuda {
 
 template <auto kernel>
-Kernel launchable() { return {&emulation::registered<kernel>, emulation::registered<kernel>.spelling}; }
+Kernel launchable() {
+  return {&emulation::registered<kernel>, emulation::registered<kernel>.spelling};
+}
 
 }  // namespace ringtape::cuda
 

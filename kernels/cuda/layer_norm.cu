@@ -1,7 +1,6 @@
-#include "kernels/layer_norm.h"
-
 #include "kernels/cuda/norm_sums.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/layer_norm.h"
 
 namespace ringtape::cuda {
 namespace {
@@ -60,8 +59,7 @@ struct LayerNormBackward {
     const auto scaled = [w = w](int64_t c, C dy) { return w ? dy * w[c] : dy; };
     const auto normalised = [s = statistics, r](C x) { return s(0, r, 0, x); };
     const C shift = centred ? row.template reduce<Sum>([=](int64_t c, C dy, C) { return scaled(c, dy); }) / n : C(0);
-    const C slope =
-        row.template reduce<Sum>([=](int64_t c, C dy, C x) { return scaled(c, dy) * normalised(x); }) / n;
+    const C slope = row.template reduce<Sum>([=](int64_t c, C dy, C x) { return scaled(c, dy) * normalised(x); }) / n;
     row.write(dx, [=](int64_t c, C dy, C x) { return inverse * (scaled(c, dy) - shift - normalised(x) * slope); });
   }
 };
@@ -71,8 +69,8 @@ struct LayerNormBackward {
 void layer_norm_forward(View y, View statistics, View x, View w, View b, double eps, bool centred) {
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    const LayerNormForward<T> f{{x.as<T>()},    y.as<T>(),  statistics.as<C>(), w.as<const C>(),
-                                b.as<const C>(), C(eps), centred};
+    const LayerNormForward<T> f{{x.as<T>()}, y.as<T>(), statistics.as<C>(), w.as<const C>(), b.as<const C>(),
+                                C(eps),      centred};
     for_each_row(x.device, f, y.as<T>(), rows_of(x), columns_of(x));
   });
 }
@@ -84,8 +82,7 @@ void layer_norm_backward(View dx, View dw, View db, View dy, View x, View statis
     const LayerStatistics<C> s{statistics.as<const C>()};
     const LayerNormBackward<T> f{{dy.as<T>(), x.as<T>()}, dx.as<T>(), s, w.as<const C>(), centred};
     for_each_row(x.device, f, dx.as<T>(), rows_of(x), columns_of(x));
-    if (dw.data || db.data)
-      add_norm_sums(dw, db, partial_norm_sums<T>(dy, x, s, 1, rows_of(x), columns_of(x)));
+    if (dw.data || db.data) add_norm_sums(dw, db, partial_norm_sums<T>(dy, x, s, 1, rows_of(x), columns_of(x)));
   });
 }
 

@@ -1,5 +1,3 @@
-#include "kernels/loss.h"
-
 #include <algorithm>
 
 #include "core/tensor.h"
@@ -8,6 +6,7 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/fill.h"
+#include "kernels/loss.h"
 #include "kernels/reduce.h"
 
 namespace ringtape::cuda {
@@ -32,16 +31,22 @@ struct LossFunction {
     return x;
   }
   template <class C>
-  __device__ C operator()(C x, C t) const { return of(x, t, C(q)) * C(scale); }
+  __device__ C operator()(C x, C t) const {
+    return of(x, t, C(q)) * C(scale);
+  }
   template <class C>
-  __device__ C operator()(C x, C t, C w, C of_element) const { return w * of(x, t, of_element) * C(scale); }
+  __device__ C operator()(C x, C t, C w, C of_element) const {
+    return w * of(x, t, of_element) * C(scale);
+  }
 };
 
 template <LossPart part>
 struct LossGradient {
   LossFunction<part> f;
   template <class C, class... X>
-  __device__ C operator()(C dy, X... x) const { return f(x...) * dy; }
+  __device__ C operator()(C dy, X... x) const {
+    return f(x...) * dy;
+  }
 };
 
 template <class T>
@@ -50,9 +55,8 @@ constexpr int kLossThreads = 256;
 
 // partial[block] = the sum over the block's elements, divided by `divisor`.
 template <class T>
-__global__ void __launch_bounds__(kLossThreads)
-    loss_sums(compute_t<T>* partial, LossFunction<LossPart::value> f, const T* x, const T* t, int64_t n,
-              double divisor) {
+__global__ void __launch_bounds__(kLossThreads) loss_sums(compute_t<T>* partial, LossFunction<LossPart::value> f,
+                                                          const T* x, const T* t, int64_t n, double divisor) {
   using C = compute_t<T>;
   constexpr int width = kLossWidth<T>;
   C total = 0;

@@ -1,6 +1,5 @@
-#include "kernels/mix.h"
-
 #include "kernels/cuda/vector.cuh"
+#include "kernels/mix.h"
 
 namespace ringtape::cuda {
 namespace {

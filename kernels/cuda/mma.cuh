@@ -49,20 +49,26 @@ __device__ inline uint32_t to_tf32(uint32_t x) {
   return x;
 }
 
-#define RT_LDMATRIX(name, trans)                                                                                    \
-  template <int N>                                                                                                  \
-  __device__ inline void name(uint32_t (&to)[N], const void* row) {                                                 \
-    static_assert(N == 1 || N == 2 || N == 4);                                                                      \
-    const uint32_t at = shared_address(row);                                                                        \
-    if constexpr (N == 1)                                                                                           \
-      asm volatile("ldmatrix.sync.aligned.m8n8.x1" trans ".shared.b16 {%0}, [%1];"                                  \
-                   : "=r"(to[0]) : "r"(at) : "memory");                                                             \
-    else if constexpr (N == 2)                                                                                      \
-      asm volatile("ldmatrix.sync.aligned.m8n8.x2" trans ".shared.b16 {%0,%1}, [%2];"                               \
-                   : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");                                                \
-    else                                                                                                            \
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0,%1,%2,%3}, [%4];"                         \
-                   : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");                      \
+#define RT_LDMATRIX(name, trans)                                                            \
+  template <int N>                                                                          \
+  __device__ inline void name(uint32_t(&to)[N], const void* row) {                          \
+    static_assert(N == 1 || N == 2 || N == 4);                                              \
+    const uint32_t at = shared_address(row);                                                \
+    if constexpr (N == 1)                                                                   \
+      asm volatile("ldmatrix.sync.aligned.m8n8.x1" trans ".shared.b16 {%0}, [%1];"          \
+                   : "=r"(to[0])                                                            \
+                   : "r"(at)                                                                \
+                   : "memory");                                                             \
+    else if constexpr (N == 2)                                                              \
+      asm volatile("ldmatrix.sync.aligned.m8n8.x2" trans ".shared.b16 {%0,%1}, [%2];"       \
+                   : "=r"(to[0]), "=r"(to[1])                                               \
+                   : "r"(at)                                                                \
+                   : "memory");                                                             \
+    else                                                                                    \
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0,%1,%2,%3}, [%4];" \
+                   : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])                     \
+                   : "r"(at)                                                                \
+                   : "memory");                                                             \
   }
 RT_LDMATRIX(ldmatrix, "")
 RT_LDMATRIX(ldmatrix_trans, ".trans")

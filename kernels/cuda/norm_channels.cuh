@@ -8,7 +8,9 @@ namespace ringtape::cuda {
 namespace {
 
 template <class C>
-__device__ C inverse_deviation(const C* var, int64_t c, C eps) { return 1 / Math::sqrt(var[c] + eps); }
+__device__ C inverse_deviation(const C* var, int64_t c, C eps) {
+  return 1 / Math::sqrt(var[c] + eps);
+}
 
 // The values per channel, including w / sqrt(var + eps).
 template <class C>
@@ -47,10 +49,7 @@ struct Running {
   int64_t* batches;
   C momentum, correction;
   explicit Running(const RunningUpdate& to)
-      : mean(to.mean.as<C>()),
-        var(to.var.as<C>()),
-        batches(to.batches.as<int64_t>()),
-        momentum(C(to.momentum)),
+      : mean(to.mean.as<C>()), var(to.var.as<C>()), batches(to.batches.as<int64_t>()), momentum(C(to.momentum)),
         correction(C(to.correction)) {}
   __device__ void add(int64_t c, C of_mean, C of_var) const {
     if (!mean) return;

@@ -14,7 +14,7 @@ constexpr int kNormAcross = 32, kNormDown = 8;
 // x and dy (N, M, C), each sample divided into `splits` runs of rows: partial (N, splits, 2, C) = the sum over a run of
 // dy, and of dy u. normalised(n, m, c, x) is u.
 template <class T, class S>
-__global__ void __launch_bounds__(kNormAcross * kNormDown)
+__global__ void __launch_bounds__(kNormAcross* kNormDown)
     norm_sums(compute_t<T>* partial, const T* dy, const T* x, S normalised, int64_t rows, int64_t channels,
               int64_t tiles, int64_t splits) {
   using C = compute_t<T>;
@@ -44,8 +44,8 @@ Tensor partial_norm_sums(const View& dy, const View& x, const S& normalised, int
                          int64_t channels) {
   constexpr int64_t kBlocks = 1024, kLeastRows = 4 * kNormDown;
   const int64_t tiles = divide_up(channels, kNormAcross);
-  const int64_t splits = std::clamp<int64_t>(kBlocks / std::max<int64_t>(tiles * samples, 1), 1,
-                                             std::max<int64_t>(rows / kLeastRows, 1));
+  const int64_t splits =
+      std::clamp<int64_t>(kBlocks / std::max<int64_t>(tiles * samples, 1), 1, std::max<int64_t>(rows / kLeastRows, 1));
   const Tensor partial({samples, splits, 2, channels}, dtype_of<compute_t<T>>::value, x.device);
   launch<norm_sums<T, S>>(x.device, Grid{dim3(unsigned(tiles * splits * samples)), dim3(kNormAcross, kNormDown)},
                           View(partial).as<compute_t<T>>(), dy.as<T>(), x.as<T>(), normalised, rows, channels, tiles,

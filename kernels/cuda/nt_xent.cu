@@ -1,11 +1,10 @@
-#include "kernels/nt_xent.h"
-
 #include <algorithm>
 
 #include "core/tensor.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/matrix.cuh"
+#include "kernels/nt_xent.h"
 #include "kernels/reduce.h"
 
 // A block has 64 rows of x and goes over a range of the rows of y, 64 at a time. Their scores are only in registers.
@@ -17,9 +16,13 @@ namespace {
 
 // Embeddings (n, d) as an operand of a product along d, and along n.
 template <class C>
-__host__ __device__ Matrix<C> rows_of(const C* data, int64_t d) { return {data, 0, d, 1}; }
+__host__ __device__ Matrix<C> rows_of(const C* data, int64_t d) {
+  return {data, 0, d, 1};
+}
 template <class C>
-__host__ __device__ Matrix<C> columns_of(const C* data, int64_t d) { return {data, 0, 1, d}; }
+__host__ __device__ Matrix<C> columns_of(const C* data, int64_t d) {
+  return {data, 0, 1, d};
+}
 
 // (n, d) and (m, d).
 template <class C>
@@ -52,7 +55,9 @@ __device__ void compute_scores(Scores<C>& s, TileOf<C>& a, TileOf<C>& w, const E
 // exp(top) sum is the sum of exp over some scores of a row. `positive` is the score of the other view, or -infinity if
 // it is not among them.
 template <class C>
-struct RowSum { C top, sum, positive; };
+struct RowSum {
+  C top, sum, positive;
+};
 
 struct AddRowSums {
   template <class A>
@@ -281,8 +286,7 @@ void forward_by_tensor_cores(const View& loss, const View& lse, const Embeddings
   RowSum<float>* const part = View(parts).as<RowSum<float>>();
   int64_t filled = 0;  // of these parts; the first one has those of all tiles before
   for (int64_t first = 0; first < e.m; first += tiles * kMmaRows) {
-    if (filled > 0)
-      launch<add_row_sums_kernel<float>>(device, covering(device, e.n), part, filled, e.n), filled = 1;
+    if (filled > 0) launch<add_row_sums_kernel<float>>(device, covering(device, e.n), part, filled, e.n), filled = 1;
     const int64_t count = std::min(tiles * kMmaRows, e.m - first);
     gemm_mma<float>(device, along_d(e.y + first * e.d, count, e.d), along_d(e.x, e.n, e.d),
                     SummedScores{part + filled * e.n, e.n, first, pairs, scale}, {1, count, e.n, e.d});
@@ -304,8 +308,8 @@ void sum_parts(View dx, const Tensor& parts) {
 void backward_by_tensor_cores(const View& dx, const Embeddings<float>& e, const ScoreGradient<float>& gradient) {
   constexpr int64_t kTilesWanted = 256, kLeastDepth = 128;
   const int64_t tiles = divide_up(e.n, kMmaRows) * divide_up(e.d, kMmaColumns);
-  const int64_t most = std::min(std::max(kMostGradients / e.n / kLeastDepth, int64_t{1}) * kLeastDepth,
-                                divide_up(e.m, 4) * 4);
+  const int64_t most =
+      std::min(std::max(kMostGradients / e.n / kLeastDepth, int64_t{1}) * kLeastDepth, divide_up(e.m, 4) * 4);
   const int64_t wanted = std::max<int64_t>(kTilesWanted / tiles, 1),
                 chunk = divide_up(std::max(divide_up(most, wanted), kLeastDepth), kMostMmaDepth) * kMostMmaDepth;
   const Tensor gradients({e.n, most}, DType::f32, dx.device);

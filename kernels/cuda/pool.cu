@@ -1,6 +1,5 @@
-#include "kernels/pool.h"
-
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/pool.h"
 
 namespace ringtape::cuda {
 namespace {

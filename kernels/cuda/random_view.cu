@@ -1,8 +1,7 @@
-#include "kernels/random_view.h"
-
 #include "core/tensor.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
+#include "kernels/random_view.h"
 #include "kernels/random_view_pixels.h"
 
 namespace ringtape::cuda {
@@ -198,15 +197,15 @@ void random_view_as(const View& y, const View& images, const View& index, const 
                     const RandomViewParams& p) {
   constexpr int kWide = 16 / sizeof(T);
   const auto side = [](int64_t n) { return int(n); };
-  Frame f{side(images.dims[1]), side(images.dims[2]), side(images.dims[3]), side(y.dims[1]), side(y.dims[2]), p.how,
-          0, 0};
+  Frame f{
+      side(images.dims[1]), side(images.dims[2]), side(images.dims[3]), side(y.dims[1]), side(y.dims[2]), p.how, 0, 0};
   f.column_taps = int(most_taps(f.axis(f.width, f.out_width)));
   f.row_taps = int(most_taps(f.axis(f.height, f.out_height)));
   const int64_t batch = y.dims[0];
   const size_t bytes = shared_bytes(f), most = size_t(properties(y.device.index).shared_bytes_per_block) - kStaticBytes;
   const bool in_shared = bytes <= most;
-  Grid grid = in_shared ? covering(y.device, batch * kThreads, kThreads)
-                        : covering_with_scratch(y.device, batch, kThreads);
+  Grid grid =
+      in_shared ? covering(y.device, batch * kThreads, kThreads) : covering_with_scratch(y.device, batch, kThreads);
   if (in_shared) grid.shared_bytes = bytes;
   const Tensor scratch({in_shared ? 0 : int64_t(grid.blocks.x * bytes)}, DType::u8, y.device);
   T* const to = static_cast<T*>(y.data);

@@ -1,9 +1,8 @@
-#include "kernels/reduce.h"
-
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/reducers.cuh"
+#include "kernels/reduce.h"
 
 namespace ringtape::cuda {
 namespace {
@@ -19,15 +18,21 @@ struct ReduceSum : OfNumbers<T, Sum> {
 
 struct Product {
   template <class A>
-  static __device__ A identity() { return A(1); }
+  static __device__ A identity() {
+    return A(1);
+  }
   template <class A>
-  static __device__ A combine(A a, A b) { return a * b; }
+  static __device__ A combine(A a, A b) {
+    return a * b;
+  }
 };
 // Of whole numbers, modulo 2^64.
 template <class R>
 struct Whole : R {
   template <class A>
-  static __device__ A combine(A a, A b) { return A(R::combine(uint64_t(a), uint64_t(b))); }
+  static __device__ A combine(A a, A b) {
+    return A(R::combine(uint64_t(a), uint64_t(b)));
+  }
 };
 struct Min {  // NaN on either side gives NaN
   template <class A>
@@ -65,10 +70,14 @@ struct ReduceNorm : OfNumbers<T, Sum> {
 template <class T>
 struct ReduceTies {
   using C = compute_t<T>;
-  struct Acc { C top, count; };
+  struct Acc {
+    C top, count;
+  };
   C* ties;
   template <class A>
-  static __device__ A identity() { return {Max::identity<C>(), 0}; }
+  static __device__ A identity() {
+    return {Max::identity<C>(), 0};
+  }
   static __device__ __forceinline__ Acc combine(const Acc& a, const Acc& b) {
     const C top = Max::combine(a.top, b.top);
     return {top, (a.top == top ? a.count : C(0)) + (b.top == top ? b.count : C(0))};
@@ -88,11 +97,15 @@ struct ReduceTies {
 template <class T>
 struct ReduceLogSumExp {
   using C = compute_t<T>;
-  struct Acc { C top, sum; };
+  struct Acc {
+    C top, sum;
+  };
   T* y;
   C *top, *log_sum;
   template <class A>
-  static __device__ A identity() { return {Max::identity<C>(), 0}; }
+  static __device__ A identity() {
+    return {Max::identity<C>(), 0};
+  }
   static __device__ C shift(C top) { return top - top == 0 ? top : C(0); }
   static __device__ __forceinline__ Acc combine(const Acc& a, const Acc& b) {
     if (a.top == Max::identity<C>()) return b;
@@ -127,24 +140,34 @@ struct ReduceMoments : Moments<T> {
 
 struct MaxBackward {
   template <class C>
-  __device__ C operator()(C x, C y, C dy, C ties) const { return x == y ? dy / ties : C(0); }
+  __device__ C operator()(C x, C y, C dy, C ties) const {
+    return x == y ? dy / ties : C(0);
+  }
 };
 struct Negate {
   template <class C>
-  __device__ C operator()(C x) const { return -x; }
+  __device__ C operator()(C x) const {
+    return -x;
+  }
 };
 struct LogSumExpBackward {
   template <class C>
-  __device__ C operator()(C x, C top, C log_sum, C dy) const { return dy * Math::exp((x - top) - log_sum); }
+  __device__ C operator()(C x, C top, C log_sum, C dy) const {
+    return dy * Math::exp((x - top) - log_sum);
+  }
 };
 struct VarBackward {
   double scale;
   template <class C>
-  __device__ C operator()(C x, C mean, C dy) const { return dy * C(scale) * (x - mean); }
+  __device__ C operator()(C x, C mean, C dy) const {
+    return dy * C(scale) * (x - mean);
+  }
 };
 
 template <class R, class T>
-void reduce_to(const View& y, const View& x) { reduce<T>(ReduceTo<T, R>(y.as<T>()), y, x); }
+void reduce_to(const View& y, const View& x) {
+  reduce<T>(ReduceTo<T, R>(y.as<T>()), y, x);
+}
 
 template <class R>
 void reduce_floats(const View& y, const View& x) {

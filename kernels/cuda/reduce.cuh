@@ -19,9 +19,9 @@ namespace ringtape::cuda {
 namespace {
 
 constexpr int kReduceThreads = 256;
-constexpr int kReduceUnroll = 4;            // packs in flight per thread
-constexpr int64_t kReduceBlocks = 2048;     // enough to keep any GPU busy
-constexpr int64_t kReduceWarpPacks = 512;   // maximum for one output that one warp handles
+constexpr int kReduceUnroll = 4;           // packs in flight per thread
+constexpr int64_t kReduceBlocks = 2048;    // enough to keep any GPU busy
+constexpr int64_t kReduceWarpPacks = 512;  // maximum for one output that one warp handles
 
 // Several axes as one: maps an element's number to its offset from the first.
 struct Axes {

@@ -20,7 +20,9 @@ struct OfNumbers : R {
   using C = compute_t<T>;
   using Acc = C;
   template <int N>
-  static __device__ C of(C (&x)[N]) { return pairwise<R>(x); }
+  static __device__ C of(C (&x)[N]) {
+    return pairwise<R>(x);
+  }
 };
 
 // Count, mean and sum of squared distances from it. Two sets are merged as in Chan, Golub and LeVeque, "Updating
@@ -28,9 +30,13 @@ struct OfNumbers : R {
 template <class T>
 struct Moments {
   using C = compute_t<T>;
-  struct Acc { C n, mean, squares; };
+  struct Acc {
+    C n, mean, squares;
+  };
   template <class A>
-  static __device__ A identity() { return {0, 0, 0}; }
+  static __device__ A identity() {
+    return {0, 0, 0};
+  }
   static __device__ __forceinline__ Acc combine(const Acc& a, const Acc& b) {
     if (b.n == 0) return a;
     if (a.n == 0) return b;  // its distance from b may be too large for a square

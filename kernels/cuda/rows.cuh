@@ -115,8 +115,7 @@ inline void launch_rows(const Kernel& held, const Kernel& long_rows, Device devi
                                             : kLongRowThreads;
   const int teams = team <= kWarp ? 256 / team : 1;
   launch(threads <= kRowThreads ? held : long_rows, device,
-         {dim3(unsigned(divide_up(rows, teams))), dim3(unsigned(team), unsigned(teams))},
-         {f, &rows, &columns});
+         {dim3(unsigned(divide_up(rows, teams))), dim3(unsigned(team), unsigned(teams))}, {f, &rows, &columns});
 }
 
 // Runs f(Row&) for each row by a team of threads: from part of a warp, if that can hold the row, up to a block. F has

@@ -1,6 +1,5 @@
-#include "kernels/softmax.h"
-
 #include "kernels/cuda/softmax.cuh"
+#include "kernels/softmax.h"
 
 namespace ringtape::cuda {
 namespace {

@@ -13,7 +13,9 @@ __device__ compute_t<T> exp_of(compute_t<T> x) {
 }
 
 template <class C>
-struct ExpSum { C top, sum; };
+struct ExpSum {
+  C top, sum;
+};
 
 // The largest element of a row and the sum of exp(x - largest): logsumexp is top + log(sum) before rounding.
 template <class T, class R>

@@ -1,11 +1,10 @@
-#include "kernels/sort.h"
-
 #include <algorithm>
 
 #include "core/tensor.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/order.h"
+#include "kernels/sort.h"
 
 // Tiles of a row are sorted in shared memory. Then sorted runs are merged two by two, and become twice as long each
 // time. An entry has the index of its element, so that no two are equal, and equal elements keep their order.
@@ -86,9 +85,8 @@ void sort_forward(View values, View indices, View x, bool descending) {
   const Tensor second({n > kSortTile ? 2 * total : 0}, DType::i64, x.device);
   SortEntry *entries = static_cast<SortEntry*>(View(first).data), *spare = static_cast<SortEntry*>(View(second).data);
   const Grid all = covering(x.device, total);
-  dispatch(x.dtype, [&]<class T>() {
-    launch<make_entries<T>>(x.device, all, entries, x.as<T>(), total, n, descending);
-  });
+  dispatch(x.dtype,
+           [&]<class T>() { launch<make_entries<T>>(x.device, all, entries, x.as<T>(), total, n, descending); });
   const int tile = power_of_two(n, kSortTile);
   const int64_t tiles = divide_up(n, tile);
   const unsigned threads = unsigned(std::clamp(tile / 2, kWarp, kSortThreads));

@@ -1,6 +1,5 @@
-#include "kernels/topk.h"
-
 #include "kernels/cuda/rows.cuh"
+#include "kernels/topk.h"
 
 namespace ringtape::cuda {
 namespace {

@@ -1,6 +1,5 @@
-#include "kernels/triangle.h"
-
 #include "kernels/cuda/vector.cuh"
+#include "kernels/triangle.h"
 
 namespace ringtape::cuda {
 namespace {

@@ -16,7 +16,9 @@ template <class T>
 constexpr int kPackOf = 16 / int(sizeof(T));  // elements in 16 bytes
 
 template <int N, class T>
-__device__ Vec<T, N> load(const T* from) { return COUNTED(*reinterpret_cast<const Vec<T, N>*>(from)); }
+__device__ Vec<T, N> load(const T* from) {
+  return COUNTED(*reinterpret_cast<const Vec<T, N>*>(from));
+}
 template <class T, int N>
 __device__ void store(T* to, const Vec<T, N>& v) {
 #ifdef __CUDA_ARCH__  // nvcc 13 splits some stores of a struct into small ones

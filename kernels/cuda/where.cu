@@ -1,13 +1,14 @@
-#include "kernels/where.h"
-
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/where.h"
 
 namespace ringtape::cuda {
 namespace {
 
 struct Choose {
   template <class T>
-  __device__ T operator()(T condition, T a, T b) const { return condition != 0 ? a : b; }
+  __device__ T operator()(T condition, T a, T b) const {
+    return condition != 0 ? a : b;
+  }
 };
 
 }  // namespace

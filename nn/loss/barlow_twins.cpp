@@ -50,9 +50,10 @@ static const RegisterLoss register_unbiased_barlow_twins_loss({
     .over_ranks = OverRanks::averages,
     .exact = true,
     .views = 2,
-    .call = [](const Tensors& z, comm::ProcessGroup* group) {
-      return barlow_twins_loss(z[0], z[1], {.scale = 0.1, .unbiased = true, .exact = true}, group);
-    },
+    .call =
+        [](const Tensors& z, comm::ProcessGroup* group) {
+          return barlow_twins_loss(z[0], z[1], {.scale = 0.1, .unbiased = true, .exact = true}, group);
+        },
 });
 
 }  // namespace ringtape::nn

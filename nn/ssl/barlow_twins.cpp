@@ -1,4 +1,5 @@
 #include "nn/loss/barlow_twins.h"
+
 #include "nn/ssl/method.h"
 
 // Zbontar et al., "Barlow Twins: self-supervised learning via redundancy reduction", 2021.

@@ -98,7 +98,7 @@ class Method : public Module {
  private:
   const bool gathers_;  // the loss uses the outputs of all ranks
   std::unique_ptr<Linear> probe_;
-  Tensor probed_;  // features of the step's first view
+  Tensor probed_;                        // features of the step's first view
   comm::ProcessGroup* group_ = nullptr;  // null: one rank
 };
 

@@ -1,10 +1,11 @@
+#include "nn/loss/swav.h"
+
 #include <cmath>
 #include <optional>
 
 #include "autograd/inplace.h"
 #include "nn/init.h"
 #include "nn/loss/common.h"
-#include "nn/loss/swav.h"
 #include "nn/ssl/method.h"
 #include "nn/ssl/queue.h"
 

@@ -1,4 +1,5 @@
 #include "nn/loss/vicreg.h"
+
 #include "nn/ssl/method.h"
 
 // Bardes, Ponce and LeCun, "VICReg: variance-invariance-covariance regularization for self-supervised learning", 2022.

@@ -119,7 +119,7 @@ TEST(BatchNorm, SixteenBitsAreThoseOfOneNumber) {
       SCOPED_TRACE(channels);
       const int64_t rows = 65536 / channels + 1, n = rows * channels;
       const Tensor x({rows, channels}, DType::bf16), residual = empty_like(x), y = empty_like(x), dy = empty_like(x),
-                   dx = empty_like(x), dresidual = empty_like(x);
+                                                     dx = empty_like(x), dresidual = empty_like(x);
       const Tensor mask({batch_norm_mask_bytes(n)}, DType::u8);
       const Tensor zeros = full({channels}, 0.0), ones = full({channels}, 1.0), minus = full({channels}, -0.0);
       const auto at = [](const Tensor& t, int64_t i) -> uint16_t& { return t.data<bf16>()[i].bits; };
@@ -175,7 +175,9 @@ TEST(BatchNorm, KeepsStatisticsInFloatForSixteenBits) {
 
 TEST(BatchNorm, SaysWhatItNeeds) {
   nn::BatchNorm layer(3);
-  EXPECT_EQ(test::message_of<ShapeError>([&] { layer(ones({1, 3})); }),
+  EXPECT_EQ(test::message_of<ShapeError>([&] {
+              layer(ones({1, 3}));
+            }),
             "batch_norm: expected more than 1 value per channel when training, got x (1, 3)");
   EXPECT_NE(test::message_of<ShapeError>([&] { layer(ones({4, 2})); }).find("(3,)"), std::string::npos);
   const auto without_statistics = [&] { batch_norm(ones({4, 3}), layer.weight, layer.bias, {}, {.training = false}); };
@@ -230,9 +232,13 @@ TEST(BatchNorm, SplitIsALayerOnEachPart) {
       expect_close(whole.running().var, var_of, 1e-13, 1e-13, "running variance");
       EXPECT_EQ(whole.running().batches.item(), double(step + 1));
     }
-    EXPECT_EQ(test::message_of<ShapeError>([&] { whole(noise({7, 5}, 1)); }),
+    EXPECT_EQ(test::message_of<ShapeError>([&] {
+                whole(noise({7, 5}, 1));
+              }),
               "batch_norm: expected a batch of 3 equal parts, got x (7, 5)");
-    EXPECT_EQ(test::message_of<ShapeError>([&] { whole(noise({3, 5}, 1)); }),
+    EXPECT_EQ(test::message_of<ShapeError>([&] {
+                whole(noise({3, 5}, 1));
+              }),
               "batch_norm: expected more than 1 value per channel when training, got x (3, 5) in 3 parts");
     whole.train(false);
     EXPECT_EQ(whole(noise({7, 5}, 1)).shape(), Shape({7, 5}));

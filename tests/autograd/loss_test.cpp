@@ -138,9 +138,13 @@ TEST(CrossEntropy, LabelsMayBeShort) {
 }
 
 TEST(CrossEntropy, RefusesOtherLabels) {
-  EXPECT_EQ(test::message_of<UsageError>([] { cross_entropy(ones({2, 4}), labels({1, 4})); }),
+  EXPECT_EQ(test::message_of<UsageError>([] {
+              cross_entropy(ones({2, 4}), labels({1, 4}));
+            }),
             "cross_entropy: label 4 of sample 1 with 4 classes");
-  EXPECT_EQ(test::message_of<UsageError>([] { cross_entropy(ones({2, 4}), labels({1, -100}), {.ignore_index = 3}); }),
+  EXPECT_EQ(test::message_of<UsageError>([] {
+              cross_entropy(ones({2, 4}), labels({1, -100}), {.ignore_index = 3});
+            }),
             "cross_entropy: label -100 of sample 1 with 4 classes");
 }
 
@@ -265,11 +269,14 @@ TEST(Losses, WeightsOfLogits) {
 }
 
 TEST(Losses, SayWhatDoesNotFit) {
-  EXPECT_EQ(test::message_of<ShapeError>([] { mse_loss(ones({3, 1}), ones({3})); }),
+  EXPECT_EQ(test::message_of<ShapeError>([] {
+              mse_loss(ones({3, 1}), ones({3}));
+            }),
             "mse_loss: expected x and a target of one shape, got (3, 1) and (3,); make them equal with "
             "expand(x, shape)");
-  EXPECT_EQ(test::message_of<ShapeError>(
-                [] { binary_cross_entropy_with_logits(ones({3, 4}), ones({3, 4}), {.weight = ones({3})}); }),
+  EXPECT_EQ(test::message_of<ShapeError>([] {
+              binary_cross_entropy_with_logits(ones({3, 4}), ones({3, 4}), {.weight = ones({3})});
+            }),
             "binary_cross_entropy_with_logits: a weight of shape (3,) does not broadcast to x (3, 4)");
 }
 

@@ -87,13 +87,21 @@ TEST(Norms, AnEmptyBatchHasGradientsOfZero) {
 }
 
 TEST(Norms, SayWhatDoesNotFit) {
-  EXPECT_EQ(test::message_of<ShapeError>([] { layer_norm(ones({2, 5}), ones({4})); }),
+  EXPECT_EQ(test::message_of<ShapeError>([] {
+              layer_norm(ones({2, 5}), ones({4}));
+            }),
             "layer_norm: expected w of shape (5,) for x (2, 5), got (4,)");
-  EXPECT_EQ(test::message_of<DTypeError>([] { layer_norm(ones({2, 5}, DType::bf16), ones({5}, DType::bf16)); }),
+  EXPECT_EQ(test::message_of<DTypeError>([] {
+              layer_norm(ones({2, 5}, DType::bf16), ones({5}, DType::bf16));
+            }),
             "layer_norm: x and w of bf16 and bf16; w must be f32: convert it with cast(x, dtype)");
-  EXPECT_EQ(test::message_of<ShapeError>([] { group_norm(ones({2, 5}), 2); }),
+  EXPECT_EQ(test::message_of<ShapeError>([] {
+              group_norm(ones({2, 5}), 2);
+            }),
             "group_norm: 5 channels of x (2, 5) cannot be divided into 2 groups");
-  EXPECT_EQ(test::message_of<ShapeError>([] { nn::GroupNorm(2, 4, {.affine = false})(ones({2, 6})); }),
+  EXPECT_EQ(test::message_of<ShapeError>([] {
+              nn::GroupNorm(2, 4, {.affine = false})(ones({2, 6}));
+            }),
             "GroupNorm: expected x (N, ..., 4), got (2, 6)");
 }
 

@@ -1,4 +1,6 @@
 // What every op must satisfy, from its record alone.
+#include "autograd/ops.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <set>
 #include <string>
 
-#include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "kernels/copy.h"
 #include "kernels/cpu_isa.h"
@@ -51,8 +52,9 @@ TEST(OpChecks, FindWhatIsWrong) {
                   "twice: layouts: sample odd, f64: permuted: ");
   EXPECT_MENTIONS(said_of([](const Tensors& t) { return t[0].detach() * double(threads()); }),
                   "twice: repeats: sample odd, f32: 2 threads: the value has other bytes");
-  EXPECT_EQ(said_of([](const Tensors& t) { return t[0] * (cpu_isa() == CpuIsa::portable ? 2.0 : 3.0); })
-                    .find("twice: instruction_sets: sample odd, f32: ") != std::string::npos,
+  EXPECT_EQ(said_of([](const Tensors& t) {
+              return t[0] * (cpu_isa() == CpuIsa::portable ? 2.0 : 3.0);
+            }).find("twice: instruction_sets: sample odd, f32: ") != std::string::npos,
             cpu_isas().front() == CpuIsa::portable && cpu_isas().size() > 1);
   Op lenient = doubling([](const Tensors& t) { return twice(t[0], 2); });
   lenient.invalid = {{"all", {{{3}}}, [](const Tensors& t) { return twice(t[0], 2); }}};

@@ -241,9 +241,13 @@ TEST(MaskedFill, ValuesOfWholeNumbers) {
 
 TEST_P(IndexOps, WhatIsRefused) {
   const Tensor x = zeros({2, 3});
-  EXPECT_MENTIONS(message_of<UsageError>([&] { gather(x, 1, index_of({0, 3}, {2, 1})); }),
+  EXPECT_MENTIONS(message_of<UsageError>([&] {
+                    gather(x, 1, index_of({0, 3}, {2, 1}));
+                  }),
                   "gather: index 3 into an axis of size 3");
-  EXPECT_MENTIONS(message_of<UsageError>([&] { scatter_add(x, 1, index_of({0, -1}, {2, 1}), x); }),
+  EXPECT_MENTIONS(message_of<UsageError>([&] {
+                    scatter_add(x, 1, index_of({0, -1}, {2, 1}), x);
+                  }),
                   "scatter_add: index -1 into an axis of size 3");
   EXPECT_MENTIONS(message_of<UsageError>([&] { one_hot(index_of({3}, {1}), 3); }), "one_hot: index 3");
   EXPECT_MENTIONS(message_of<ShapeError>([&] { topk(x, 4); }),

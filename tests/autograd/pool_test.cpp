@@ -32,11 +32,20 @@ TEST(Pool, GivesPyTorchsValuesAndGradients) {
   const std::map<std::string, Tensor (*)(const Tensor&)> cases = {
       {"max_2x2", [](const Tensor& x) { return nn::MaxPool2d(2)(x); }},
       {"max_3x3", [](const Tensor& x) { return nn::MaxPool2d(3, 2, 1)(x); }},
-      {"max_dilated", [](const Tensor& x) { return max_pool2d(x, 3, 2, {2, 1, 1, 0, 1, 2}); }},
+      {"max_dilated",
+       [](const Tensor& x) {
+         return max_pool2d(x, 3, 2, {2, 1, 1, 0, 1, 2});
+       }},
       {"avg_2x2", [](const Tensor& x) { return nn::AvgPool2d(2)(x); }},
       {"avg_3x3", [](const Tensor& x) { return nn::AvgPool2d(3, 2, 1)(x); }},
-      {"avg_rectangular", [](const Tensor& x) { return avg_pool2d(x, 3, 2, {1, 3, 1, 0, 1, 1}); }},
-      {"global", [](const Tensor& x) { return reshape(nn::GlobalAvgPool()(x), {2, 1, 1, 5}); }},
+      {"avg_rectangular",
+       [](const Tensor& x) {
+         return avg_pool2d(x, 3, 2, {1, 3, 1, 0, 1, 1});
+       }},
+      {"global",
+       [](const Tensor& x) {
+         return reshape(nn::GlobalAvgPool()(x), {2, 1, 1, 5});
+       }},
       {"pad", [](const Tensor& x) { return pad2d(x, 1, 2, 3, 0, 0.25); }},
       {"flip", [](const Tensor& x) { return flip(x, 2); }},
   };

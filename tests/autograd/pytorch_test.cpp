@@ -36,8 +36,7 @@ Tensor transformer_block(const Tensors& t) {
 using Call = Tensor (*)(const Tensors&);
 const std::map<std::string, Call> kCases = {
 #define X(name, ...) {#name, [](const Tensors& t) { return name(t[0]); }},
-    RT_UNARY_OPS(X)
-    RT_STEP_OPS(X)
+    RT_UNARY_OPS(X) RT_STEP_OPS(X)
 #undef X
 #define X(name, ...) {#name, [](const Tensors& t) { return name(t[0], t[1]); }},
         RT_BINARY_OPS(X)
@@ -51,10 +50,12 @@ const std::map<std::string, Call> kCases = {
     {"l1_loss", [](const Tensors& t) { return l1_loss(t[0], t[1]); }},
     {"smooth_l1_loss", [](const Tensors& t) { return smooth_l1_loss(t[0], t[1], 0.5); }},
     {"huber_loss", [](const Tensors& t) { return huber_loss(t[0], t[1], 0.5, LossReduction::sum); }},
-    {"binary_cross_entropy_with_logits",
-     [](const Tensors& t) { return binary_cross_entropy_with_logits(t[0], t[1]); }},
+    {"binary_cross_entropy_with_logits", [](const Tensors& t) { return binary_cross_entropy_with_logits(t[0], t[1]); }},
     {"kl_div", [](const Tensors& t) { return kl_div(t[0], t[1], {.reduction = LossReduction::batch_mean}); }},
-    {"nll_loss", [](const Tensors& t) { return nll_loss(t[0], from_host(std::vector<int64_t>{4, 0, 2}, {3})); }},
+    {"nll_loss",
+     [](const Tensors& t) {
+       return nll_loss(t[0], from_host(std::vector<int64_t>{4, 0, 2}, {3}));
+     }},
     {"cross_entropy_weighted",
      [](const Tensors& t) {
        const Tensor labels = from_host(std::vector<int64_t>{4, -100, 2}, {3});
@@ -178,8 +179,10 @@ const std::map<std::string, int> kWideFrom = {
 
 // Beside the same inputs in f64, whose results are PyTorch's: torch.testing.assert_close's tolerances.
 TEST(PyTorch, OpsOfFewerBitsAreWithinItsTolerances) {
-  const struct { DType dtype; double relative; } kTolerances[] = {
-      {DType::f32, 1.3e-6}, {DType::bf16, 1.6e-2}, {DType::f16, 1e-3}};
+  const struct {
+    DType dtype;
+    double relative;
+  } kTolerances[] = {{DType::f32, 1.3e-6}, {DType::bf16, 1.6e-2}, {DType::f16, 1e-3}};
   const Safetensors file = read_safetensors(kFixtures + "ops.safetensors");
   std::map<std::string, Tensor> all;
   for (const NamedTensor& t : file.tensors) all[t.name] = t.tensor;
@@ -207,8 +210,8 @@ std::unique_ptr<Optimizer> make(const std::string& name, FlatParameters& p) {
   if (name == "muon") return std::make_unique<Muon>(p, Muon::Options{.weight_decay = 0.1, .rest_lr = 0.1});
   return std::make_unique<Adam>(p, Adam::Options{.weight_decay = 0.1, .decoupled = true});
 }
-const std::map<std::string, double> kRates = {
-    {"sgd", 0.1}, {"sgd_momentum", 0.05}, {"sgd_nesterov", 0.05}, {"adam", 1e-2}, {"adamw", 1e-2}, {"muon", 0.02}};
+const std::map<std::string, double> kRates = {{"sgd", 0.1},   {"sgd_momentum", 0.05}, {"sgd_nesterov", 0.05},
+                                              {"adam", 1e-2}, {"adamw", 1e-2},        {"muon", 0.02}};
 
 // ||a - b|| / ||b||
 double distance(const Tensor& a, const Tensor& b) {

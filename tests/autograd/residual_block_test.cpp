@@ -39,8 +39,8 @@ struct Use {
 };
 
 // Twice forward and backward; everything that came out, and the leaves' gradients.
-std::vector<Tensor> train(const Use& use, Tensor (*f)(const Tensor&, const ConvNorm&, const ConvNorm&, const ConvNorm&,
-                                                      int64_t)) {
+std::vector<Tensor> train(const Use& use,
+                          Tensor (*f)(const Tensor&, const ConvNorm&, const ConvNorm&, const ConvNorm&, int64_t)) {
   constexpr int64_t c = 16;
   const int64_t k = use.projects ? 24 : c;
   uint64_t seed = 0;
@@ -53,11 +53,12 @@ std::vector<Tensor> train(const Use& use, Tensor (*f)(const Tensor&, const ConvN
   const auto layer = [&](int64_t in, int64_t kernel, unsigned number) {
     const bool frozen = use.frozen >> number & 1;
     const Tensor w = parameter({k, kernel, kernel, in}, use.dtype, 0, 0.1, frozen);
-    return ConvNorm{w, parameter({k}, wide, 1, 0.1), parameter({k}, wide, 0, 0.1),
+    return ConvNorm{w,
+                    parameter({k}, wide, 1, 0.1),
+                    parameter({k}, wide, 0, 0.1),
                     {zeros({k}, wide), ones({k}, wide), zeros({}, DType::i64)}};
   };
-  const ConvNorm first = layer(c, 3, 0), second = layer(k, 3, 1),
-                 shortcut = use.projects ? layer(c, 1, 2) : ConvNorm{};
+  const ConvNorm first = layer(c, 3, 0), second = layer(k, 3, 1), shortcut = use.projects ? layer(c, 1, 2) : ConvNorm{};
   const Tensor x = parameter({3, 7, 6, c}, use.autocast == DType::f32 ? use.dtype : use.autocast, 0, 1);
   Tensors out;
   for (int step = 0; step < 2; ++step) {
@@ -75,11 +76,19 @@ std::vector<Tensor> train(const Use& use, Tensor (*f)(const Tensor&, const ConvN
 }
 
 TEST(ResidualBlock, IsItsOpsOneByOne) {
-  const Use uses[] = {{}, {.projects = true, .stride = 2}, {.projects = true}, {.dtype = DType::f64},
-                      {.dtype = DType::bf16}, {.projects = true, .stride = 2, .dtype = DType::f16},
-                      {.autocast = DType::bf16}, {.projects = true, .stride = 2, .autocast = DType::f16},
-                      {.frozen = 1}, {.projects = true, .frozen = 2}, {.projects = true, .frozen = 4},
-                      {.transposed = true}, {.projects = true, .stride = 2, .checkpointed = true},
+  const Use uses[] = {{},
+                      {.projects = true, .stride = 2},
+                      {.projects = true},
+                      {.dtype = DType::f64},
+                      {.dtype = DType::bf16},
+                      {.projects = true, .stride = 2, .dtype = DType::f16},
+                      {.autocast = DType::bf16},
+                      {.projects = true, .stride = 2, .autocast = DType::f16},
+                      {.frozen = 1},
+                      {.projects = true, .frozen = 2},
+                      {.projects = true, .frozen = 4},
+                      {.transposed = true},
+                      {.projects = true, .stride = 2, .checkpointed = true},
                       {.autocast = DType::bf16, .frozen = 1, .checkpointed = true}};
   for (const Use& use : uses) {
     SCOPED_TRACE(concat("projects ", use.projects, ", stride ", use.stride, ", ", use.dtype, ", autocast ",

@@ -56,9 +56,10 @@ Numbers einsum_by_loops(const std::string& equation, const Tensors& operands) {
 TEST(Einsum, LikeLoops) {
   const std::map<char, int64_t> sizes = {{'a', 2}, {'b', 3}, {'i', 4}, {'j', 5}, {'k', 2}, {'h', 3}};
   for (const std::string equation :
-       {"i->i", "ij->ji", "ij->", "ij->j", "ii->i", "iji->j", "ij,jk->ik", "ij,kj->ik", "ij,jk->ki", "bij,bjk->bik",
-        "bij,bjk->ikb", "ij,ij->ij", "ij,ij->", "i,j->ji", "i,i->", "ij,k->jk", "ijk,k->ji", "aij,bij->ab",
-        "ij,jk,kh->ih", "ij,ik,ih->jkh", "bi,ijk,bk->bj", "i,i,i->i", "ab,ab,b->a", "abij,ij->ab", "iij,j->i"}) {
+       {"i->i",      "ij->ji",     "ij->",         "ij->j",        "ii->i",        "iji->j",        "ij,jk->ik",
+        "ij,kj->ik", "ij,jk->ki",  "bij,bjk->bik", "bij,bjk->ikb", "ij,ij->ij",    "ij,ij->",       "i,j->ji",
+        "i,i->",     "ij,k->jk",   "ijk,k->ji",    "aij,bij->ab",  "ij,jk,kh->ih", "ij,ik,ih->jkh", "bi,ijk,bk->bj",
+        "i,i,i->i",  "ab,ab,b->a", "abij,ij->ab",  "iij,j->i"}) {
     Tensors operands;
     manual_seed(1);
     for (size_t begin = 0; begin < equation.find('-');) {
@@ -151,7 +152,9 @@ TEST(ShapeOps, TooManyElements) {
   EXPECT_EQ(message_of<ShapeError>([] { repeat(ones({3}), {int64_t{1} << 62}); }),
             "repeat: (4611686018427387904,) of shape (3,): too many elements");
   EXPECT_MENTIONS(message_of<ShapeError>([] { repeat(ones({1}), {INT64_MAX, 3}); }), "repeat: ");
-  EXPECT_EQ(message_of<ShapeError>([] { split(ones({3}), {1, INT64_MAX}); }),
+  EXPECT_EQ(message_of<ShapeError>([] {
+              split(ones({3}), {1, INT64_MAX});
+            }),
             "split: a part of 9223372036854775807 from 1 on along axis 0 of shape (3,)");
   EXPECT_EQ(split(ones({3}), INT64_MAX).size(), 1u);
   EXPECT_EQ(chunk(ones({3}), INT64_MAX).size(), 3u);

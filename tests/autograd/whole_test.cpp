@@ -18,7 +18,9 @@ constexpr DType kAll[] = {DType::b8,  DType::u8,   DType::i32, DType::i64,
                           DType::f16, DType::bf16, DType::f32, DType::f64};
 
 template <class T>
-Tensor of(std::initializer_list<T> x) { return from_host(std::vector<T>(x), {int64_t(x.size())}); }
+Tensor of(std::initializer_list<T> x) {
+  return from_host(std::vector<T>(x), {int64_t(x.size())});
+}
 
 Tensor mask(std::initializer_list<bool> x) {
   return cast(from_host(std::vector<uint8_t>(x.begin(), x.end()), {int64_t(x.size())}), DType::b8);
@@ -28,10 +30,10 @@ TEST(Promotion, IsThatOfPyTorch) {
   using enum DType;
   // torch.promote_types
   const DType table[8][8] = {
-      {b8, u8, i32, i64, f16, bf16, f32, f64},       {u8, u8, i32, i64, f16, bf16, f32, f64},
-      {i32, i32, i32, i64, f16, bf16, f32, f64},     {i64, i64, i64, i64, f16, bf16, f32, f64},
-      {f16, f16, f16, f16, f16, f32, f32, f64},      {bf16, bf16, bf16, bf16, f32, bf16, f32, f64},
-      {f32, f32, f32, f32, f32, f32, f32, f64},      {f64, f64, f64, f64, f64, f64, f64, f64},
+      {b8, u8, i32, i64, f16, bf16, f32, f64},   {u8, u8, i32, i64, f16, bf16, f32, f64},
+      {i32, i32, i32, i64, f16, bf16, f32, f64}, {i64, i64, i64, i64, f16, bf16, f32, f64},
+      {f16, f16, f16, f16, f16, f32, f32, f64},  {bf16, bf16, bf16, bf16, f32, bf16, f32, f64},
+      {f32, f32, f32, f32, f32, f32, f32, f64},  {f64, f64, f64, f64, f64, f64, f64, f64},
   };
   for (const DType a : kAll)
     for (const DType b : kAll) {

@@ -135,17 +135,17 @@ TEST_F(BenchTest, ComparesWithABaseline) {
 }
 
 TEST_F(BenchTest, WrongUsage) {
-  for (const auto& [flags, part] : std::vector<std::pair<std::string, std::string>>{
-           {"--op allreduce", "unknown collective 'allreduce'"},
-           {"--algorithm rnig", "unknown algorithm 'rnig'"},
-           {"--transport pigeon", "unknown transport 'pigeon'"},
-           {"--redop mean", "unknown reduction 'mean'"},
-           {"--dtype float", "float"},
-           {"--ranks 0", "--ranks: expected a whole number from 1"},
-           {"-b 16k", "-b: expected a number of bytes, as in 16K"},
-           {"-b 1K -e 16", "-e 16: expected at least -b, 1024"},
-           {"-b 2", "-b 2: expected at least 4 bytes, one f32"},
-           {"-f 1", "-f: expected a whole number from 2"}}) {
+  for (const auto& [flags, part] :
+       std::vector<std::pair<std::string, std::string>>{{"--op allreduce", "unknown collective 'allreduce'"},
+                                                        {"--algorithm rnig", "unknown algorithm 'rnig'"},
+                                                        {"--transport pigeon", "unknown transport 'pigeon'"},
+                                                        {"--redop mean", "unknown reduction 'mean'"},
+                                                        {"--dtype float", "float"},
+                                                        {"--ranks 0", "--ranks: expected a whole number from 1"},
+                                                        {"-b 16k", "-b: expected a number of bytes, as in 16K"},
+                                                        {"-b 1K -e 16", "-e 16: expected at least -b, 1024"},
+                                                        {"-b 2", "-b 2: expected at least 4 bytes, one f32"},
+                                                        {"-f 1", "-f: expected a whole number from 2"}}) {
     EXPECT_EQ(run(flags), 2) << flags;
     EXPECT_MENTIONS(file("err"), part);
     EXPECT_EQ(file("out"), "");

@@ -77,10 +77,8 @@ class Formula {
   double product() {
     double out = factor();
     for (char c = next(); c == '/' || c == '(' || std::isalnum(c); c = next())
-      if (takes('/'))
-        out /= factor();
-      else
-        out *= factor();
+      if (takes('/')) out /= factor();
+      else out *= factor();
     return out;
   }
   double factor() {
@@ -126,10 +124,8 @@ Counts counted(const Algorithm& algorithm, Collective kind, int n, int island) {
   std::map<std::pair<int, bool>, std::pair<int64_t, int64_t>> loads;  // of ranks, in and out
   for (const LinkLoad& link : r.links) {
     int rank = 0, rail = 0;
-    if (std::sscanf(link.name.c_str(), "island %d rail %d", &rank, &rail) == 2)
-      rank = rank * island + rail;
-    else
-      EXPECT_EQ(std::sscanf(link.name.c_str(), "rank %d", &rank), 1) << link.name;
+    if (std::sscanf(link.name.c_str(), "island %d rail %d", &rank, &rail) == 2) rank = rank * island + rail;
+    else EXPECT_EQ(std::sscanf(link.name.c_str(), "rank %d", &rank), 1) << link.name;
     auto& [messages, bytes] = loads[{rank, link.name.ends_with("out")}];
     messages += link.messages, bytes += link.bytes;
   }

@@ -10,10 +10,10 @@ namespace ringtape::test {
 namespace {
 
 std::string text_of(const Plan& plan) {
-  std::string out = concat(plan.processes, "+", plan.newcomers, " processes, at least ", plan.min_ranks, ", at most ",
-                           plan.max_ranks, ", begin ", plan.begin, ", leaver ", plan.leaver, ", order ", plan.order,
-                           ", random ", plan.random_strikes, ", failures ", plan.failures, ", hosts ",
-                           plan.hosts, ", strikes");
+  std::string out =
+      concat(plan.processes, "+", plan.newcomers, " processes, at least ", plan.min_ranks, ", at most ", plan.max_ranks,
+             ", begin ", plan.begin, ", leaver ", plan.leaver, ", order ", plan.order, ", random ", plan.random_strikes,
+             ", failures ", plan.failures, ", hosts ", plan.hosts, ", strikes");
   for (const Cut& c : plan.cuts) out += concat(" cut {", c.a, ", ", c.b, ", ", c.from, ", ", c.until, "}");
   for (const Strike& s : plan.strikes) out += concat(" {", s.decision, ", ", s.process, ", ", s.deadlines, "}");
   return out;

@@ -93,8 +93,9 @@ TEST(Contact, KnowsWhatGivesNoAnswer) {
   const Fd open = listen_on("127.0.0.1", 0), full = listen_on("127.0.0.1", 0);
   ASSERT_EQ(::listen(full.get(), 0), 0);
   std::vector<Fd> waiting;
-  EXPECT_THROW(while (waiting.size() < 100)
-                   waiting.push_back(connect_to("127.0.0.1", port_of(full), Deadline(Seconds(0.5)))), CommError);
+  EXPECT_THROW(
+      while (waiting.size() < 100) waiting.push_back(connect_to("127.0.0.1", port_of(full), Deadline(Seconds(0.5)))),
+      CommError);
   const auto contact = tcp_contact(memory_store());
   EXPECT_EQ(contact->silent({refuses, address(full), address(open)}, Seconds(0.5)),
             std::vector<std::string>{address(full)});
@@ -137,8 +138,8 @@ TEST(Crew, GroupsRanksByHost) {
 
 TEST(Crew, TakesTheStateThatIsFurthest) {
   const auto source = [](const std::vector<Standing>& standings) {
-    const Crews all = crews(memory_store(), std::vector<std::string>(standings.size(), "a"),
-                            {.ranks = int(standings.size())});
+    const Crews all =
+        crews(memory_store(), std::vector<std::string>(standings.size(), "a"), {.ranks = int(standings.size())});
     std::vector<std::function<void()>> calls;
     for (size_t i = 0; i < all.size(); ++i) calls.push_back([&, i] { all[i]->next(standings[i], End::none); });
     at_once(calls);

@@ -14,8 +14,8 @@ namespace ringtape::comm {
 namespace {
 
 using test::Child;
-using test::TemporaryFolder;
 using test::message_of;
+using test::TemporaryFolder;
 namespace fs = std::filesystem;
 
 Deadline soon(double seconds = 20) { return Deadline(Seconds(seconds)); }
@@ -32,7 +32,7 @@ TEST(FileStore, CleansUpAfterItself) {
 }
 
 mode_t mode_of(const fs::path& path) {
-  struct stat s{};
+  struct stat s {};
   EXPECT_EQ(::lstat(path.c_str(), &s), 0) << path;
   return s.st_mode & 07777;
 }

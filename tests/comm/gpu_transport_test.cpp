@@ -126,8 +126,9 @@ TEST(GpuTransport, AnAbsentBackendIsAnEmptySlot) {
 
 TEST(GpuTransports, ADeviceThatIsNotThereIsNamed) {
   const Context context{0, 2, memory_store(), std::make_shared<Failure>()};
-  const std::string message =
-      test::message_of<DeviceError>([&] { make_transport("auto", context, {DeviceType::cuda, 63}); });
+  const std::string message = test::message_of<DeviceError>([&] {
+    make_transport("auto", context, {DeviceType::cuda, 63});
+  });
   EXPECT_NE(message.find("no device cuda:63"), std::string::npos) << message;
 }
 

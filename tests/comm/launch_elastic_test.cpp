@@ -23,8 +23,10 @@ class LaunchElasticTest : public JobTest {
   // does what `text` says.
   void write_rank(const std::string& text, const std::string& before = "") {
     const fs::path path = folder_ / "rank";
-    write_file(path.string(), "#!/bin/sh\n" + before + "\necho $$ >>pid_$RANK\n"
-                              "wait_for() { while ! test -e $1; do sleep 0.01; done; }\n" + text + "\n");
+    write_file(path.string(), "#!/bin/sh\n" + before +
+                                  "\necho $$ >>pid_$RANK\n"
+                                  "wait_for() { while ! test -e $1; do sleep 0.01; done; }\n" +
+                                  text + "\n");
     fs::permissions(path, fs::perms::owner_all);
   }
   // With the token of all jobs here.
@@ -225,7 +227,9 @@ TEST_F(LaunchElasticTest, WhoJoinsRunsTheJobsCommandWithFurtherRanks) {
                      "--join: the job's command is './rank a b', not './rank c'");
   auto store = store_at(port);
   EXPECT_EQ(store->get(comm::kRanksKey), "3");
-  EXPECT_EQ(store->get(comm::kCommandKey), "./rank\x1f" "a b");
+  EXPECT_EQ(store->get(comm::kCommandKey),
+            "./rank\x1f"
+            "a b");
   EXPECT_EQ(store->add(comm::kSlotsKey, 0), 5);
   let_go();
   EXPECT_EQ(wait(first), 0) << log("first");
@@ -247,7 +251,9 @@ TEST_F(LaunchElasticTest, WhoJoinsWaitsForTheCommand) {
   const int port = start_store(server);
   const pid_t launcher = launch(concat("--join 127.0.0.1:", port, " -n 1"));
   EXPECT_TRUE(says(concat("waiting for the launcher that gives the job at 127.0.0.1:", port, " its command\n")));
-  store_at(port)->set(comm::kCommandKey, "./rank\x1f\x1f" "a");
+  store_at(port)->set(comm::kCommandKey,
+                      "./rank\x1f\x1f"
+                      "a");
   EXPECT_EQ(wait(launcher), 0) << log();
   EXPECT_MENTIONS(log(), "[0] 0 2 a\n");
   no_more_ranks_come(*store_at(port));
@@ -296,7 +302,9 @@ TEST_F(LaunchElasticTest, TrainingIsToldThatItIsElastic) {
   const int port = start_store(server);
   const pid_t launcher = launch(concat("--join 127.0.0.1:", port, " -n 1 --min-ranks 2 -- train --run digits"));
   EXPECT_EQ(store_at(port)->wait(comm::kCommandKey, comm::Deadline(comm::Seconds(30))),
-            "\x1ftrain\x1f--run\x1f" "digits\x1f--elastic\x1f--min-ranks\x1f" "2");
+            "\x1ftrain\x1f--run\x1f"
+            "digits\x1f--elastic\x1f--min-ranks\x1f"
+            "2");
   ::kill(launcher, SIGTERM);
   wait(launcher);
   ::kill(server, SIGTERM);

@@ -81,8 +81,9 @@ TEST_F(LaunchOutputTest, ARankThatTheKernelKilledForMemoryIsNamedSo) {
     Child launcher([&] {
       if (!std::freopen((root + "/said").c_str(), "w", stderr)) ::_exit(99);
       comm::Launch l;
-      l.command = {"/bin/sh", "-c", concat("test $RANK$RINGTAPE_RESTART != 10 || { ", kill, "; }; test $RANK = 1 || ",
-                                           elastic ? "exit 0" : "sleep 100")};
+      l.command = {"/bin/sh", "-c",
+                   concat("test $RANK$RINGTAPE_RESTART != 10 || { ", kill, "; }; test $RANK = 1 || ",
+                          elastic ? "exit 0" : "sleep 100")};
       l.local_size = 2, l.token = "0123456789abcdef", l.groups = {root, root + "/self"};
       l.elastic = elastic, l.max_restarts = elastic;
       ::_exit(comm::launch(l));
@@ -189,8 +190,8 @@ TEST_F(Terminal, ShowsTheBarOfRank0) {
 }
 
 TEST_F(Terminal, HasNoBarWhereRank0IsNotShown) {
-  const std::string shown = shown_on_terminal(
-      "ringtape launch -n 2 --tee 1 --exec -- sh -c 'echo bar is at ${RINGTAPE_PROGRESS:-nothing}'");
+  const std::string shown =
+      shown_on_terminal("ringtape launch -n 2 --tee 1 --exec -- sh -c 'echo bar is at ${RINGTAPE_PROGRESS:-nothing}'");
   EXPECT_MENTIONS(shown, "bar is at nothing");
 }
 

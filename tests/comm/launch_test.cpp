@@ -1,4 +1,6 @@
 // `ringtape launch`, as users run it; the ranks are small shell programs.
+#include "comm/launch/launch.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
@@ -17,11 +19,11 @@
 #include <thread>
 
 #include "comm/launch/cores.h"
-#include "comm/launch/launch.h"
 #include "comm/store/socket.h"
 #include "tests/support/processes.h"
 #include "tests/support/support.h"
 #include "train/io/file.h"
+#include "train/io/process.h"
 
 namespace ringtape {
 namespace {
@@ -152,11 +154,12 @@ TEST_F(LaunchTest, RanksOfAHostAreAnIsland) {
     const std::string port = std::to_string(comm::port_of(comm::listen_on("127.0.0.1", 0)));
     std::vector<pid_t> nodes;
     for (const char* node : {"0", "1"})
-      nodes.push_back(
-          start({"-n", n, "--nnodes", "2", "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port",
-                 port, "--no-pin", "--", "bench", "collectives", "--transport", "tcp", "-b", "1M",
-                 "-e", "1M", "--iterations", "2", "--check", "--json", "figures"},
-                {"RINGTAPE_TOKEN=0123456789abcdef"}));
+      nodes.push_back(start(split_words(concat("-n ", n, " --nnodes 2 --node-rank ", node,
+                                               " --master-addr 127.0.0.1 --master-port ", port,
+                                               " --no-pin -- bench collectives --transport tcp -b 1M -e 1M "
+                                               "--iterations 2 --check --json figures"),
+                                        ""),
+                            {"RINGTAPE_TOKEN=0123456789abcdef"}));
     for (const pid_t node : nodes) EXPECT_EQ(wait(node), 0) << err();
     EXPECT_EQ(file("figures").find("two_level") != std::string::npos, n == std::string("2"));
     EXPECT_MENTIONS(file("figures"), n == std::string("2") ? "\"ranks\": 4" : "\"ranks\": 3");
@@ -212,9 +215,10 @@ TEST_F(LaunchTest, TheFirstFailureIsNamedAndEndsTheOthers) {
 }
 
 TEST_F(LaunchTest, ARankThatDoesNotEndIsKilledAfterTheGrace) {
-  const std::string script = "trap '' TERM; echo >ready_$RANK; "
-                             "if test $RANK = 0; then while ! test -e ready_1; do sleep 0.01; done; exit 4; fi; "
-                             "while :; do sleep 0.05; done";
+  const std::string script =
+      "trap '' TERM; echo >ready_$RANK; "
+      "if test $RANK = 0; then while ! test -e ready_1; do sleep 0.01; done; exit 4; fi; "
+      "while :; do sleep 0.05; done";
   const auto began = Clock::now();
   EXPECT_EQ(run(ranks(2, script, {"--grace", "0.2"})), 4);
   EXPECT_GE(Clock::now() - began, std::chrono::milliseconds(200));
@@ -260,14 +264,18 @@ TEST_F(LaunchTest, AnotherThreadsSignalsCount) {
     return launcher.wait();
   };
   EXPECT_EQ(code_of("exit 0", 0), 0);
-  EXPECT_EQ(code_of(concat("cd ", folder_.string(), "; trap 'exit 75' TERM; echo >ready_$RANK; "
-                           "while :; do sleep 0.01; done"), SIGTERM), 75);
+  EXPECT_EQ(code_of(concat("cd ", folder_.string(),
+                           "; trap 'exit 75' TERM; echo >ready_$RANK; "
+                           "while :; do sleep 0.01; done"),
+                    SIGTERM),
+            75);
 }
 
 // A rank that stops before all have met leaves a gap, of which the others complain.
 TEST_F(LaunchTest, OfRanksThatEndedTogetherOneThatWasToldToStopIsTheCause) {
-  const std::string script = "echo $$ >pid_$RANK; while ! test -e go; do sleep 0.01; done; "
-                             "if test $RANK = 0; then exit 1; else exit 75; fi";
+  const std::string script =
+      "echo $$ >pid_$RANK; while ! test -e go; do sleep 0.01; done; "
+      "if test $RANK = 0; then exit 1; else exit 75; fi";
   const pid_t launcher = start(ranks(2, script));
   const auto ended = [&](const std::string& name) {
     const std::string pid = file(name);
@@ -294,8 +302,9 @@ TEST_F(LaunchTest, ASecondInterruptKills) {
 
 // Neither the ranks, nor the processes that they started, nor those that left their process groups.
 TEST_F(LaunchTest, NothingLivesOn) {
-  const std::string script = "setsid sh -c 'echo $$ >far_0; exec sleep 100' & sleep 100 & echo $! >near_0; "
-                             "while ! test -s far_0; do sleep 0.01; done; exit 0";
+  const std::string script =
+      "setsid sh -c 'echo $$ >far_0; exec sleep 100' & sleep 100 & echo $! >near_0; "
+      "while ! test -s far_0; do sleep 0.01; done; exit 0";
   EXPECT_EQ(run(ranks(1, script)), 0) << err();
   for (const char* name : {"far_0", "near_0"}) EXPECT_FALSE(alive(std::stoi(file(name)))) << name;
 }

@@ -16,7 +16,7 @@ TEST(Place, CountsTheRestartsOfItsJob) {
   EXPECT_EQ(restarts_of(lookup, false), std::nullopt);
   all = {{"RINGTAPE_RESTART", "2"}};
   EXPECT_EQ(restarts_of(lookup, false), 2);
-  EXPECT_EQ(restarts_of(lookup, true), std::nullopt);  // of this rank alone
+  EXPECT_EQ(restarts_of(lookup, true), std::nullopt);                      // of this rank alone
   all = {{"TORCHELASTIC_RESTART_COUNT", "1"}, {"RINGTAPE_RESTART", "0"}};  // torchrun has started `ringtape launch`
   EXPECT_EQ(restarts_of(lookup, false), 1);
   EXPECT_EQ(restarts_of(lookup, true), 1);
@@ -47,7 +47,9 @@ TEST(Place, UnderstandsTheLaunchers) {
   p = place({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}});
   EXPECT_EQ(std::tuple(p->local_rank, p->local_size, p->one_host), std::tuple(1, 2, true));
 
-  p = place({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+  p = place({{"OMPI_COMM_WORLD_SIZE", "4"},
+             {"OMPI_COMM_WORLD_RANK", "3"},
+             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
              {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
   EXPECT_EQ(std::tuple(p->rank, p->size, p->local_rank, p->local_size, p->one_host, p->host),
             std::tuple(3, 4, 1, 2, false, ""));
@@ -92,8 +94,10 @@ TEST(Place, TakesTheLauncherWithRanks) {
   const auto error = [&](const Variables& all, const Variables& more = {}) {
     return message_of<UsageError>([&] { place(all, more); });
   };
-  const Variables open_mpi = {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"},
-                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}};
+  const Variables open_mpi = {{"OMPI_COMM_WORLD_SIZE", "2"},
+                              {"OMPI_COMM_WORLD_RANK", "1"},
+                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                              {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}};
   const Variables slurm = {{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}, {"SLURM_LOCALID", "1"}};
   const Variables pmi = {{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}};
   const Variables hydra = {{"PMI_SIZE", "4"}, {"PMI_RANK", "3"}, {"MPI_LOCALNRANKS", "4"}, {"MPI_LOCALRANKID", "3"}};
@@ -127,8 +131,7 @@ TEST(Place, FindsTheFirstOfSlurmsHosts) {
                                                     {"a[1-2].x.y,b", "a1.x.y"},
                                                     {"login,a[1-2]", "login"},
                                                     {"", ""}};
-  for (const auto& [list, first] : lists)
-    EXPECT_EQ(first_host(list), first) << list;
+  for (const auto& [list, first] : lists) EXPECT_EQ(first_host(list), first) << list;
 }
 
 }  // namespace

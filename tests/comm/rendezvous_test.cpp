@@ -173,8 +173,8 @@ TEST(Rendezvous, FindsTheIslands) {
   EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 2}, {1, 2}}), 2);
   EXPECT_EQ(island({{0, 3}, {1, 3}, {2, 3}, {0, 3}, {1, 3}, {2, 3}}), 3);
   EXPECT_EQ(island({{0, 1}, {0, 1}, {0, 1}}), 1);
-  EXPECT_EQ(island({{0, 2}, {0, 2}, {1, 2}, {1, 2}}), 1);          // alternating
-  EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 1}}), 1);                  // of different sizes
+  EXPECT_EQ(island({{0, 2}, {0, 2}, {1, 2}, {1, 2}}), 1);  // alternating
+  EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 1}}), 1);          // of different sizes
   EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 1}, {0, 1}}), 1);
 }
 
@@ -224,14 +224,15 @@ TEST(Rendezvous, NamesARankThatExpectsAnotherSize) {
     if (r == 2) launcher.store()->wait("job/size", Deadline(Seconds(kLong)));
     return concat(join(place_on_host(r, r == 2 ? 4 : 3), launcher.meeting(), Seconds(kLong)).size);
   });
-  const std::string cause = concat("threw ", self(2, ranks), " expects 4 ranks, but the ranks before it expect 3; ",
-                                   "start all with the same number (ringtape launch: the same -n on all machines, ",
-                                   "as in -n 4,2)");
+  const std::string cause =
+      concat("threw ", self(2, ranks), " expects 4 ranks, but the ranks before it expect 3; ",
+             "start all with the same number (ringtape launch: the same -n on all machines, ", "as in -n 4,2)");
   for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.result(r), cause);
 }
 
 // Each of four ranks joins, says so, and gives the cause that ends the job.
-Ranks job_that_fails(const Meeting& meeting, const std::function<void(const Job&)>& then = [](const Job&) {}) {
+Ranks job_that_fails(
+    const Meeting& meeting, const std::function<void(const Job&)>& then = [](const Job&) {}) {
   return Ranks(4, [meeting, then](int r) {
     const Job job = join(place_on_host(r, 4), meeting, Seconds(kLong));
     job.store->set(concat("is there ", r), "1");

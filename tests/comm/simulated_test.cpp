@@ -19,11 +19,14 @@ Operation sum_of(int64_t count) {
 
 // The time of an all-reduce of `count` numbers; the result is not checked.
 SimulationResult timed(int ranks, const Topology& topology, int64_t count, CollectiveFn all_reduce) {
-  return simulate(ranks, topology, [&](Transport& t) {
-    t.begin(sum_of(count), Deadline(Seconds(1)));
-    const auto y = t.allocate(size_t(count) * 4);
-    all_reduce(t, y.get(), y.get());
-  }, Payload::counted);
+  return simulate(
+      ranks, topology,
+      [&](Transport& t) {
+        t.begin(sum_of(count), Deadline(Seconds(1)));
+        const auto y = t.allocate(size_t(count) * 4);
+        all_reduce(t, y.get(), y.get());
+      },
+      Payload::counted);
 }
 
 // 2 (p - 1) alpha + 2 (p - 1) / p S beta + (p - 1) / p S gamma
@@ -70,18 +73,21 @@ TEST(Simulated, ShardsCostWhatAnAllReduceCosts) {
     constexpr int64_t kRow = 4608, kCount = kRow * 4096;  // 75 MB
     std::vector<int64_t> cuts;
     for (int r = 0; r <= n; ++r) cuts.push_back(kRow * (4096 * int64_t(r) / n));
-    const SimulationResult shards = simulate(n, Topology::one_switch(kLink), [&](Transport& t) {
-      const auto memory = t.allocate(size_t(kCount) * 4);
-      const auto own = [&] { return static_cast<float*>(memory.get()) + t.part(t.rank()).begin; };
-      Operation op = sum_of(kRow * ((4096 + n - 1) / n));
-      op.cuts = 1;
-      for (const Collective kind : {Collective::reduce_scatter, Collective::all_gather}) {
-        op.kind = kind, op.sequence = 1 + (kind == Collective::all_gather);
-        t.begin(op, Deadline(Seconds(1)), cuts);
-        kind == Collective::all_gather ? ring.all_gather(t, own(), memory.get())
-                                       : ring.reduce_scatter(t, memory.get(), own());
-      }
-    }, Payload::counted);
+    const SimulationResult shards = simulate(
+        n, Topology::one_switch(kLink),
+        [&](Transport& t) {
+          const auto memory = t.allocate(size_t(kCount) * 4);
+          const auto own = [&] { return static_cast<float*>(memory.get()) + t.part(t.rank()).begin; };
+          Operation op = sum_of(kRow * ((4096 + n - 1) / n));
+          op.cuts = 1;
+          for (const Collective kind : {Collective::reduce_scatter, Collective::all_gather}) {
+            op.kind = kind, op.sequence = 1 + (kind == Collective::all_gather);
+            t.begin(op, Deadline(Seconds(1)), cuts);
+            kind == Collective::all_gather ? ring.all_gather(t, own(), memory.get())
+                                           : ring.reduce_scatter(t, memory.get(), own());
+          }
+        },
+        Payload::counted);
     const SimulationResult whole = timed(n, Topology::one_switch(kLink), kCount, ring.all_reduce);
     EXPECT_EQ(shards.bytes, 2 * (n - 1) * kCount * 4) << n;
     EXPECT_EQ(shards.bytes, whole.bytes) << n;
@@ -152,29 +158,31 @@ TEST(Simulated, RecursiveDoublingTakesTheTimeOfTheFormula) {
 
 TEST(Simulated, DataArrives) {
   for (int n = 1; n <= 17; ++n)
-    for (const int64_t count : {0, 1, n - 1, n + 1, 1009}) simulate(n, Topology::one_switch(kLink), [&](Transport& t) {
-      std::vector<float> x(static_cast<size_t>(count)), y(x.size());
-      for (size_t i = 0; i < x.size(); ++i) x[i] = float(t.rank() * 7 + int(i % 13));
-      t.begin(sum_of(count), Deadline(Seconds(1)));
-      find_algorithm("ring").all_reduce(t, x.data(), y.data());
-      for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], float(7 * n * (n - 1) / 2 + n * int(i % 13)));
-    });
+    for (const int64_t count : {0, 1, n - 1, n + 1, 1009})
+      simulate(n, Topology::one_switch(kLink), [&](Transport& t) {
+        std::vector<float> x(static_cast<size_t>(count)), y(x.size());
+        for (size_t i = 0; i < x.size(); ++i) x[i] = float(t.rank() * 7 + int(i % 13));
+        t.begin(sum_of(count), Deadline(Seconds(1)));
+        find_algorithm("ring").all_reduce(t, x.data(), y.data());
+        for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], float(7 * n * (n - 1) / 2 + n * int(i % 13)));
+      });
 }
 
 // Here a rank runs until it waits, far ahead of one that has yet to receive what it sends.
 TEST(Simulated, DataOfManyPiecesArrives) {
   for (const char* name : {"double_tree", "ring", "tree"})
     for (const int n : {3, 5, 8})
-      for (const int root : {0, n - 1}) simulate(n, Topology::one_switch(kLink), [&](Transport& t) {
-        Operation op = sum_of(1 << 19);
-        op.kind = Collective::reduce, op.root = root;
-        std::vector<float> x(size_t(op.count)), y(x.size());
-        for (size_t i = 0; i < x.size(); ++i) x[i] = float(t.rank() * 7 + int(i % 1009));
-        t.begin(op, Deadline(Seconds(1)));
-        find_algorithm(name).reduce(t, x.data(), y.data());
-        for (size_t i = 0; i < x.size() && t.rank() == root; ++i)
-          ASSERT_EQ(y[i], float(7 * n * (n - 1) / 2 + n * int(i % 1009))) << name << " " << n << " " << root;
-      });
+      for (const int root : {0, n - 1})
+        simulate(n, Topology::one_switch(kLink), [&](Transport& t) {
+          Operation op = sum_of(1 << 19);
+          op.kind = Collective::reduce, op.root = root;
+          std::vector<float> x(size_t(op.count)), y(x.size());
+          for (size_t i = 0; i < x.size(); ++i) x[i] = float(t.rank() * 7 + int(i % 1009));
+          t.begin(op, Deadline(Seconds(1)));
+          find_algorithm(name).reduce(t, x.data(), y.data());
+          for (size_t i = 0; i < x.size() && t.rank() == root; ++i)
+            ASSERT_EQ(y[i], float(7 * n * (n - 1) / 2 + n * int(i % 1009))) << name << " " << n << " " << root;
+        });
 }
 
 // Four ranks per island: 0 to 3 send to 4 to 7, all at once.
@@ -260,13 +268,15 @@ TEST(Simulated, ADifferentCallIsNamed) {
 
 TEST(Simulated, WhatARankThrowsComesOut) {
   EXPECT_EQ(test::message_of<ShapeError>([] {
-    simulate(3, Topology::one_switch(kLink), [](Transport& t) {
-      t.begin(sum_of(16), Deadline(Seconds(1)));
-      char data[64] = {};
-      if (t.rank() == 2) throw ShapeError("not today");
-      t.rank() == 0 ? t.exchange({send_to(1, data, 64), recv_from(2, data, 64)}) : t.exchange({recv_from(0, data, 64)});
-    });
-  }), "not today");
+              simulate(3, Topology::one_switch(kLink), [](Transport& t) {
+                t.begin(sum_of(16), Deadline(Seconds(1)));
+                char data[64] = {};
+                if (t.rank() == 2) throw ShapeError("not today");
+                t.rank() == 0 ? t.exchange({send_to(1, data, 64), recv_from(2, data, 64)})
+                              : t.exchange({recv_from(0, data, 64)});
+              });
+            }),
+            "not today");
   EXPECT_EQ(failure_of(2, [](Transport& t) { t.exchange({send_to(2, nullptr, 0)}); }),
             "rank 0: there is no rank 2 in a group of 2");
 }

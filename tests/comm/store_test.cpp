@@ -23,8 +23,8 @@ namespace ringtape::comm {
 namespace {
 
 using test::Child;
-using test::TemporaryFolder;
 using test::message_of;
+using test::TemporaryFolder;
 namespace fs = std::filesystem;
 
 const std::string kToken = "0123456789abcdef";
@@ -139,7 +139,9 @@ TEST(Frame, RefusesWhatIsNone) {
   EXPECT_EQ(with(26, 4), "bytes follow its last field");
   EXPECT_EQ(with(26, 6), "a field is longer than the frame");
   EXPECT_STREQ(parse_frame(bytes, 20).error, "its length is over the limit");
-  EXPECT_MENTIONS(message_of<CommError>([] { encode({Frame::Type::set, 1, 0, {"big", std::string(kMaxFrame, 'x')}}); }),
+  EXPECT_MENTIONS(message_of<CommError>([] {
+                    encode({Frame::Type::set, 1, 0, {"big", std::string(kMaxFrame, 'x')}});
+                  }),
                   "'big'");
 }
 
@@ -231,7 +233,8 @@ TEST(TcpStore, DoesNotTrustAStoreWithoutTheToken) {
                             encode({Frame::Type::welcome, 0, 10'000, {std::string(kProof, 'p'), "me"}});
     ::send(s.get(), all.data(), all.size(), MSG_NOSIGNAL);
     char byte;
-    while (::recv(s.get(), &byte, 1, 0) > 0) {}
+    while (::recv(s.get(), &byte, 1, 0) > 0) {
+    }
   });
   const std::string message = message_of<TokenRefused>([&] {
     tcp_store({"127.0.0.1", port_of(impostor), kToken}, soon());

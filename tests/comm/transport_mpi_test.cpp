@@ -48,8 +48,8 @@ TEST(TransportMpi, SaysHowManyRanksMpiKnows) {
     Context two = context;
     two.size = 2;
     const std::string text = message_of<CommError>([&] { make_transport("mpi", two); });
-    EXPECT_MENTIONS(text, text.find("libmpi.so.40") == std::string::npos ? "start them with mpirun -n 2"
-                                                                         : "./setup.sh test");
+    EXPECT_MENTIONS(text,
+                    text.find("libmpi.so.40") == std::string::npos ? "start them with mpirun -n 2" : "./setup.sh test");
   });
 }
 

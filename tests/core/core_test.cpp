@@ -20,7 +20,9 @@ TEST(Check, SaysWhatWasExpectedAndWhatCame) {
   EXPECT_NE(message_of<Error>([&] { RT_CHECK_EQ(n, 4, "rows"); }).find("expected n == 4 (3 vs. 4): rows"),
             std::string::npos);
   EXPECT_NE(message_of<Error>([&] { RT_CHECK(n > 5); }).find("expected n > 5"), std::string::npos);
-  EXPECT_EQ(message_of<ShapeError>([&] { RT_CHECK_AS(ShapeError, false, "op: ", Shape{2, 3}, ' ', 1.5, ' ', true); }),
+  EXPECT_EQ(message_of<ShapeError>([&] {
+              RT_CHECK_AS(ShapeError, false, "op: ", Shape{2, 3}, ' ', 1.5, ' ', true);
+            }),
             "op: (2, 3) 1.5 true");
 }
 
@@ -34,7 +36,9 @@ TEST(Device, Parses) {
 
 TEST(Device, AnAbsentOneIsNamed) {
   if (available(Device{DeviceType::cuda, 0})) return;
-  EXPECT_NE(message_of<DeviceError>([] { zeros({1}, DType::f32, Device{DeviceType::cuda, 0}); }).find("cuda:0"),
+  EXPECT_NE(message_of<DeviceError>([] {
+              zeros({1}, DType::f32, Device{DeviceType::cuda, 0});
+            }).find("cuda:0"),
             std::string::npos);
 }
 
@@ -59,7 +63,9 @@ TEST(Device, CpuDevicesHaveArenasOfTheirOwn) {
 
 TEST(Memory, BlocksComeBack) {
   const Device device{DeviceType::cpu, 6};
-  const auto use = [&] { for (int64_t n : {1, 17, 1000, 123457}) Tensor({n}, DType::f32, device); };
+  const auto use = [&] {
+    for (int64_t n : {1, 17, 1000, 123457}) Tensor({n}, DType::f32, device);
+  };
   use();
   const int64_t from_system = memory_stats(device).system_allocations;
   for (int i = 0; i < 100; ++i) use();
@@ -91,10 +97,14 @@ TEST(DType, SixteenBitFloatsRoundToNearestEven) {
     h.bits = uint16_t(bits);
     bf16 b;
     b.bits = uint16_t(bits);
-    if (!std::isnan(float(h))) { EXPECT_EQ(f16(float(h)).bits, h.bits); }
-    if (!std::isnan(float(b))) { EXPECT_EQ(bf16(float(b)).bits, b.bits); }
+    if (!std::isnan(float(h))) {
+      EXPECT_EQ(f16(float(h)).bits, h.bits);
+    }
+    if (!std::isnan(float(b))) {
+      EXPECT_EQ(bf16(float(b)).bits, b.bits);
+    }
   }
-  EXPECT_EQ(float(f16(1.f + 0x1p-11f)), 1.f);             // a tie goes to even
+  EXPECT_EQ(float(f16(1.f + 0x1p-11f)), 1.f);  // a tie goes to even
   EXPECT_EQ(float(f16(1.f + 3 * 0x1p-11f)), 1.f + 0x1p-9f);
   EXPECT_EQ(float(f16(65520.f)), std::numeric_limits<float>::infinity());
   EXPECT_EQ(float(f16(0x1p-24f)), 0x1p-24f);
@@ -114,7 +124,9 @@ TEST(Shape, BroadcastsAsNumPyDoes) {
   EXPECT_EQ(broadcast({3, 1}, {1, 5}, "op"), (Shape{3, 5}));
   EXPECT_EQ(broadcast({}, {2}, "op"), (Shape{2}));
   EXPECT_EQ(broadcast({0, 1}, {1, 4}, "op"), (Shape{0, 4}));
-  EXPECT_EQ(message_of<ShapeError>([] { broadcast({3, 2}, {3}, "op"); }),
+  EXPECT_EQ(message_of<ShapeError>([] {
+              broadcast({3, 2}, {3}, "op");
+            }),
             "op: shapes (3, 2) and (3,) do not broadcast");
   EXPECT_NE(message_of<ShapeError>([] { (void)Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}; }).find("at most 8"),
             std::string::npos);
@@ -236,7 +248,10 @@ TEST(Registry, KnowsWhatWasProbablyMeant) {
 }
 
 TEST(Registry, FindsAnEntryByItsName) {
-  struct Entry { const char* name; int value; };
+  struct Entry {
+    const char* name;
+    int value;
+  };
   static constexpr Entry kAdam{"adam", 1}, kSgd{"sgd", 2};
   const Entry entries[] = {kAdam, kSgd};
   const Entry* const pointers[] = {&kAdam, &kSgd};
@@ -255,7 +270,9 @@ TEST(Registry, FindsAnEntryByItsName) {
 }
 
 TEST(Tensor, TooManyElementsAreRefused) {
-  EXPECT_NE(message_of<ShapeError>([] { Tensor({int64_t{1} << 32, (int64_t{1} << 32) + 1}); }).find("too many"),
+  EXPECT_NE(message_of<ShapeError>([] {
+              Tensor({int64_t{1} << 32, (int64_t{1} << 32) + 1});
+            }).find("too many"),
             std::string::npos);
 }
 

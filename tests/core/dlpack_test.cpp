@@ -47,7 +47,8 @@ TEST(Dlpack, APlaceholderForAnUnusedStrideIsNone) {
   float values[] = {0, 1, 2, 3, 4, 5};
   int64_t shape[] = {1, 3}, strides[] = {-7, 2};
   int deleted = 0;
-  DLManagedTensor given{{values, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, strides, 4}, &deleted,
+  DLManagedTensor given{{values, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, strides, 4},
+                        &deleted,
                         [](DLManagedTensor* m) { ++*static_cast<int*>(m->manager_ctx); }};
   for (const bool strided : {true, false}) {
     given.dl_tensor.strides = strided ? strides : nullptr;
@@ -59,10 +60,11 @@ TEST(Dlpack, APlaceholderForAnUnusedStrideIsNone) {
 }
 
 TEST(Dlpack, WhatDoesNotFitStaysTheCallers) {
-  const auto refusal = [](const std::function<void(DLTensor&, int64_t* shape, int64_t* strides)>& spoil) {
+  const auto refusal = [](const std::function<void(DLTensor&, int64_t * shape, int64_t * strides)>& spoil) {
     float values[8] = {};
     int64_t shape[9] = {2, 2, 1, 1, 1, 1, 1, 1, 1}, strides[9] = {2, 1, 1, 1, 1, 1, 1, 1, 1};
-    DLManagedTensor given{{values, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, strides, 0}, nullptr,
+    DLManagedTensor given{{values, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, strides, 0},
+                          nullptr,
                           [](DLManagedTensor*) { ADD_FAILURE() << "it was taken"; }};
     spoil(given.dl_tensor, shape, strides);
     return message_of<Error>([&] { from_dlpack(&given); });

@@ -73,11 +73,15 @@ TEST(Eigen, GivesItsElementsToATensor) {
 }
 
 TEST(Eigen, RefusesWhatIsNoMatrix) {
-  EXPECT_MENTIONS(message_of<ShapeError>([] { (void)as_eigen<float>(zeros({2, 3, 4})); }),
+  EXPECT_MENTIONS(message_of<ShapeError>([] {
+                    (void)as_eigen<float>(zeros({2, 3, 4}));
+                  }),
                   "expected a matrix, got (2, 3, 4)");
   EXPECT_MENTIONS(message_of<ShapeError>([] { (void)as_eigen<float>(zeros({3})); }), "expected a matrix");
   EXPECT_MENTIONS(message_of<ShapeError>([] { (void)as_eigen_vector<float>(zeros({3, 1})); }), "expected a vector");
-  EXPECT_MENTIONS(message_of<ShapeError>([] { (void)as_eigen<float>(zeros({1, 3}).window({2, 3}, {0, 1})); }),
+  EXPECT_MENTIONS(message_of<ShapeError>([] {
+                    (void)as_eigen<float>(zeros({1, 3}).window({2, 3}, {0, 1}));
+                  }),
                   "repeats elements; call contiguous(x) first");
   EXPECT_MENTIONS(message_of<DTypeError>([] { (void)as_eigen<double>(zeros({2, 3})); }), "f32");
 }

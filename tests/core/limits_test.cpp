@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::Child;
-using test::TemporaryFolder;
 using test::message_of;
+using test::TemporaryFolder;
 
 // A tree of control groups as the kernel shows it.
 class CgroupsTest : public testing::Test {
@@ -119,9 +119,8 @@ TEST(Limits, AThreadThatCannotBeStartedNamesTheLimit) {
     RT_CHECK(::setrlimit(RLIMIT_NPROC, &none) == 0);
     if (::geteuid() == 0) RT_CHECK(::setresuid(65534, 65534, 65534) == 0);
     const std::string why = message_of<Error>([] { start_thread("a test", [] {}).join(); });
-    for (const char* part :
-         {"cannot start a thread (a test): pthread_create: Resource temporarily unavailable",
-          "the limit of processes and threads is 0 for this user (ulimit -u)"})
+    for (const char* part : {"cannot start a thread (a test): pthread_create: Resource temporarily unavailable",
+                             "the limit of processes and threads is 0 for this user (ulimit -u)"})
       RT_CHECK(why.find(part) != std::string::npos, why);
   });
   EXPECT_EQ(child.wait(), 0);

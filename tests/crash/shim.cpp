@@ -201,7 +201,7 @@ int cut(const std::string& path, off_t size, F&& f) {
   int name(char* path, int flags) {                                       \
     const std::lock_guard lock(mutex);                                    \
     const std::string known = below(AT_FDCWD, path);                      \
-    if (!known.empty() && shim().fails("open", known)) return -1;                \
+    if (!known.empty() && shim().fails("open", known)) return -1;         \
     const int out = REAL(name)(path, flags);                              \
     if (!known.empty() && out >= 0) shim().note("create\t" + below(out)); \
     return out;                                                           \

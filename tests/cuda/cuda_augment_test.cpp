@@ -50,9 +50,8 @@ TEST(CudaAugment, EqualsTheCpuBitForBit) {
             augment(host, images, index, table, params);
             augment(device, images.copy_to(kCuda), index.copy_to(kCuda), table.copy_to(kCuda), params);
             ASSERT_TRUE(same_bytes(device.copy_to({}), host))
-                << concat(shape, ' ', dtype, " pad ", what.pad, " reflected ", what.reflect, " flip ",
-                          what.flip, " rotation ", what.rotation,
-                          " cutout ", what.cutout, " gathered ", gathered);
+                << concat(shape, ' ', dtype, " pad ", what.pad, " reflected ", what.reflect, " flip ", what.flip,
+                          " rotation ", what.rotation, " cutout ", what.cutout, " gathered ", gathered);
           }
         }
 }

@@ -35,10 +35,12 @@ TEST_F(CudaRanks, TrainOverIpc) {
 
 TEST_F(CudaRanks, TrainOnlyOverWhatFits) {
   const std::pair<const char*, const char*> cases[] = {
-      {"--transport shm", "transport shm: between CPUs, but this rank is on cuda:0; choose another device or one of: "
-                          "auto, "},
-      {"--transport p2p", "--transport p2p: between threads of one process, as in bench collectives and dp, but these "
-                          "ranks are processes; use ipc, nccl or auto"},
+      {"--transport shm",
+       "transport shm: between CPUs, but this rank is on cuda:0; choose another device or one of: "
+       "auto, "},
+      {"--transport p2p",
+       "--transport p2p: between threads of one process, as in bench collectives and dp, but these "
+       "ranks are processes; use ipc, nccl or auto"},
       {"--transport ncll", "unknown value 'ncll'; did you mean nccl?"},
   };
   for (const auto& [flags, cause] : cases) {

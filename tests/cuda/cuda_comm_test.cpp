@@ -156,7 +156,7 @@ TEST_F(CudaComm, AllReduceSumsOnAnyNumberOfRanks) {
 
 // What the caller's stream does before and after is not waited for on the host: only the moments order the streams.
 TEST_F(CudaComm, TheCallersWorkIsFollowedAndWaitsForTheResult) {
-  EXPECT_EQ(on_gpus(4, [](Transport& t) {
+  EXPECT_SILENT(on_gpus(4, [](Transport& t) {
     for (int step = 0; step < 5; ++step) {
       Tensor x = full({1009}, t.rank() + step, DType::f32, t.device());
       x = x * 2 + 1;
@@ -171,7 +171,7 @@ TEST_F(CudaComm, TheCallersWorkIsFollowedAndWaitsForTheResult) {
       EXPECT_EQ(values(y), std::vector<double>(1009, 4.0 * (2 * step + 1) + 12 + 1));
       EXPECT_TRUE(reached->passed());
     }
-  }), "");
+  }));
 }
 
 // A group's work comes after what the caller has asked of the device, and what the caller asks after wait() comes after
@@ -227,12 +227,14 @@ TEST_F(CudaComm, SynchronisedBatchNorm) {
     return all;
   };
   std::vector<Tensors> ranks(3);
-  ASSERT_EQ(on_gpus(3, [&](std::unique_ptr<Transport> transport) {
-    const Device device = transport->device();
-    ProcessGroup group(std::move(transport));
-    const auto r = size_t(group.rank());
-    ranks[r] = follow(device, &group, bounds[r], bounds[r + 1]);
-  }), "");
+  ASSERT_EQ(on_gpus(3,
+                    [&](std::unique_ptr<Transport> transport) {
+                      const Device device = transport->device();
+                      ProcessGroup group(std::move(transport));
+                      const auto r = size_t(group.rank());
+                      ranks[r] = follow(device, &group, bounds[r], bounds[r + 1]);
+                    }),
+            "");
   const Tensors one = follow(Device{}, nullptr, 0, 8);
   for (size_t i = 0; i < one.size(); ++i) {
     const Tensors parts{ranks[0][i], ranks[1][i], ranks[2][i]};
@@ -243,7 +245,7 @@ TEST_F(CudaComm, SynchronisedBatchNorm) {
 
 // Rows that change GPUs and come back.
 TEST_F(CudaComm, Shuffle) {
-  EXPECT_EQ(on_gpus(3, [](std::unique_ptr<Transport> transport) {
+  EXPECT_SILENT(on_gpus(3, [](std::unique_ptr<Transport> transport) {
     const Device device = transport->device();
     ProcessGroup group(std::move(transport));
     const Tensor x = full({4, 3}, group.rank(), DType::f32, device), y = shuffle(group, x, 1);
@@ -251,14 +253,14 @@ TEST_F(CudaComm, Shuffle) {
     group.all_reduce(reshape(ranks, {1})).wait();
     RT_CHECK_EQ(ranks.item(), 12 * (0 + 1 + 2));
     RT_CHECK(values(unshuffle(group, y, 1, {4, 4, 4})) == values(x));
-  }), "");
+  }));
 }
 
 // A step of replicas on all GPUs, two at least, is the step on the CPU.
 // Rank r has a matrix of rank 1, so that all of them are sums of as many ranks as there are.
 TEST_F(CudaComm, Reductions) {
   for (const ReductionEntry& how : reductions())
-    EXPECT_EQ(on_gpus(3, [&](std::unique_ptr<Transport> transport) {
+    EXPECT_SILENT(on_gpus(3, [&](std::unique_ptr<Transport> transport) {
       ProcessGroup group(std::move(transport));
       const Device device = group.transport().device();
       const auto matrix = [](int r) {
@@ -283,7 +285,7 @@ TEST_F(CudaComm, Reductions) {
           ASSERT_NEAR(own[i], expected[i], how.exact ? 0 : 0.02) << how.name << ", step " << step << ", at " << i;
         for (const double v : others) ASSERT_EQ(v, 6) << how.name;
       }
-    }), "") << how.name;
+    })) << how.name;
 }
 
 TEST(CudaDataParallel, AStep) {
@@ -320,7 +322,7 @@ TEST(CudaDataParallel, AStep) {
 }
 
 TEST_F(CudaComm, MessagesInFlightTogether) {
-  EXPECT_EQ(on_gpus(3, [](Transport& t) {
+  EXPECT_SILENT(on_gpus(3, [](Transport& t) {
     const int next = (t.rank() + 1) % 3, previous = (t.rank() + 2) % 3;
     const Tensor a = full({100}, t.rank(), DType::f32, t.device()),
                  b = full({100}, t.rank() + 10, DType::f32, t.device());
@@ -335,7 +337,7 @@ TEST_F(CudaComm, MessagesInFlightTogether) {
     t.combine(View(a).data, sources, 100);  // the buffers may be used again
     t.reached()->wait();
     EXPECT_EQ(values(a), std::vector<double>(100, next + 10 + previous));
-  }), "");
+  }));
 }
 
 TEST_F(CudaComm, NothingHangs) {
@@ -345,36 +347,46 @@ TEST_F(CudaComm, NothingHangs) {
     find_algorithm("ring").all_reduce(t, View(x).data, View(x).data);
   });
   EXPECT_NE(mismatched.find("the ranks make different calls"), std::string::npos) << mismatched;
-  const std::string absent = on_gpus(3, [](Transport& t) {
-    const Tensor x({64}, DType::f32, t.device());
-    if (t.rank() == 1) return;
-    begin(t, DType::f32, 64);
-    find_algorithm("ring").all_reduce(t, View(x).data, View(x).data);
-  }, Seconds(0.3));
+  const std::string absent = on_gpus(
+      3,
+      [](Transport& t) {
+        const Tensor x({64}, DType::f32, t.device());
+        if (t.rank() == 1) return;
+        begin(t, DType::f32, 64);
+        find_algorithm("ring").all_reduce(t, View(x).data, View(x).data);
+      },
+      Seconds(0.3));
   EXPECT_NE(absent.find("for rank 1 in all_reduce #1"), std::string::npos) << absent;
-  EXPECT_EQ(on_gpus(2, [](Transport& t) {
-    if (t.rank() == 1) throw CommError("rank 1 has had enough");
-    const Tensor x({64}, DType::f32, t.device());
-    begin(t, DType::f32, 64);
-    direct(t, View(x).data, View(x).data);
-  }), "rank 1 has had enough");
+  EXPECT_EQ(on_gpus(2,
+                    [](Transport& t) {
+                      if (t.rank() == 1) throw CommError("rank 1 has had enough");
+                      const Tensor x({64}, DType::f32, t.device());
+                      begin(t, DType::f32, 64);
+                      direct(t, View(x).data, View(x).data);
+                    }),
+            "rank 1 has had enough");
 }
 
 // What a rank has given up sending is not received: its memory may be another's by then.
 TEST_F(CudaComm, WhatWasGivenUpDoesNotArrive) {
   std::atomic<bool> given_up = false;
-  EXPECT_NE(on_gpus(2, [&](Transport& t) {
-    const int peer = 1 - t.rank();
-    const Tensor x = full({64}, t.rank(), DType::f32, t.device());
-    if (t.rank() == 1)
-      while (!given_up) std::this_thread::yield();
-    begin(t, DType::f32, 64);
-    const Transfer transfer[] = {t.rank() ? recv_from(peer, View(x).data, 256) : send_to(peer, View(x).data, 256)};
-    EXPECT_THROW(t.finish(t.start(transfer)), CommError) << "rank " << t.rank();
-    given_up = true;
-    EXPECT_EQ(values(x), std::vector<double>(64, t.rank()));
-    throw CommError("nobody came");
-  }, Seconds(0.3)), "");
+  EXPECT_NE(on_gpus(
+                2,
+                [&](Transport& t) {
+                  const int peer = 1 - t.rank();
+                  const Tensor x = full({64}, t.rank(), DType::f32, t.device());
+                  if (t.rank() == 1)
+                    while (!given_up) std::this_thread::yield();
+                  begin(t, DType::f32, 64);
+                  const Transfer transfer[] = {t.rank() ? recv_from(peer, View(x).data, 256)
+                                                        : send_to(peer, View(x).data, 256)};
+                  EXPECT_THROW(t.finish(t.start(transfer)), CommError) << "rank " << t.rank();
+                  given_up = true;
+                  EXPECT_EQ(values(x), std::vector<double>(64, t.rank()));
+                  throw CommError("nobody came");
+                },
+                Seconds(0.3)),
+            "");
 }
 
 TEST_F(CudaComm, NotOnTheCpu) {

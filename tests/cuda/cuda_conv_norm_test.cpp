@@ -14,6 +14,7 @@
 #include "kernels/conv_norm.h"
 #include "nn/nn.h"
 #include "tests/support/conv_cases.h"
+#include "tests/support/conv_norm_layers.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/cuda_tensors.h"
 #include "tests/support/noise.h"
@@ -39,29 +40,6 @@ const int environment = [] {  // before anything reads it
 constexpr double kEps = 1e-5, kSums = 1e-5;  // kSums: of moments of one tile after the other, in f32
 double rounding(DType dtype) { return dtype == DType::bf16 ? 0x1p-8 : 0x1p-11; }
 
-
-struct Layer {
-  const char* name;
-  int64_t n, h, w, c, k, r, stride;
-  Shape x() const { return {n, h, w, c}; }
-  Shape weights() const { return {k, r, r, c}; }
-  Window window() const { return square_window(stride, r / 2); }
-  Shape y() const { return {n, window().rows(h, r), window().columns(w, r), k}; }
-};
-void PrintTo(const Layer& c, std::ostream* out) { *out << c.name; }
-
-// The channels of a ResNet-18's blocks.
-const Layer kCases[] = {
-    {"64", 3, 9, 7, 64, 64, 3, 1},           {"64_whole_tiles", 2, 8, 16, 64, 64, 3, 1},
-    {"64_128", 2, 9, 8, 64, 128, 3, 2},      {"64_128_shortcut", 5, 7, 7, 64, 128, 1, 2},
-    {"128", 2, 8, 8, 128, 128, 3, 1},        {"128_256", 2, 7, 8, 128, 256, 3, 2},
-    {"128_256_shortcut", 3, 8, 8, 128, 256, 1, 2}, {"256", 2, 4, 4, 256, 256, 3, 1},
-    {"256_512", 2, 4, 5, 256, 512, 3, 2},    {"256_512_shortcut", 2, 4, 4, 256, 512, 1, 2},
-    {"512", 2, 2, 2, 512, 512, 3, 1},        {"one_place", 1, 1, 1, 32, 32, 1, 1},
-    {"one_place_strided", 3, 1, 1, 32, 32, 3, 2},
-    {"odd_channels_in_tiles", 2, 5, 3, 96, 160, 3, 1}, {"none", 0, 4, 4, 32, 32, 3, 1},
-};
-
 struct Operands {
   Tensor x, mean, var, scale, shift;  // of the normalisation before
   Tensor w, dy, skip;
@@ -77,8 +55,8 @@ Operands operands(const Layer& c, DType dtype, DType wide, Device device) {
     return to(cast(cast(noise({c.c}, ++seed, mean, deviation), DType::f32), wide), device);
   };
   const double spread = 1 / std::sqrt(double(c.r * c.r * c.c));
-  return {images(c.x(), 0.5, 2), channels(0.5, 0.1), channels(4, 0.1), channels(1, 0.2), channels(0, 0.2),
-          images(c.weights(), 0, spread), images(c.y()), images(c.x())};
+  return {images(c.x(), 0.5, 2),          channels(0.5, 0.1), channels(4, 0.1), channels(1, 0.2), channels(0, 0.2),
+          images(c.weights(), 0, spread), images(c.y()),      images(c.x())};
 }
 
 struct Results {
@@ -217,14 +195,14 @@ TEST_F(CudaResidualBlock, ManyTiles) {
   for (const bool fused : {false, true}) {
     const Fused now(fused);
     Results& r = results[fused];
-    for (Tensor Results::* const t : {&Results::mean, &Results::var, &Results::db, &Results::dw})
+    for (Tensor Results::*const t : {&Results::mean, &Results::var, &Results::db, &Results::dw})
       r.*t = empty_like(o.mean);
     r.y = empty_like(o.dy), r.dx = empty_like(o.x);
     conv_norm_forward(r.y, r.mean, r.var, o.normalized(), o.w, c.window(), {});
     conv_norm_backward_data(r.dx, r.db, r.dw, o.dy, o.w, o.normalized(), {}, c.window());
   }
   EXPECT_TRUE(test::same_bytes(to(results[1].y, Device{}), to(results[0].y, Device{})));
-  for (Tensor Results::* const t : {&Results::mean, &Results::var, &Results::db, &Results::dw})
+  for (Tensor Results::*const t : {&Results::mean, &Results::var, &Results::db, &Results::dw})
     EXPECT_LE(norm_error(results[1].*t, test::values(results[0].*t)), kSums);
 }
 
@@ -264,7 +242,8 @@ TEST_F(CudaResidualBlock, MisalignedOperandsAreNotFused) {
   const Layer c{"", 2, 4, 4, 32, 32, 3, 1};
   const Operands o = operands(c, DType::bf16, DType::f32, kCuda);
   const Results want = run(c, o);
-  const std::pair<Tensor Operands::*, uint64_t> cases[] = {  // and how many of the five calls are fused still
+  // An operand, and how many of the five calls are fused still without it.
+  const std::pair<Tensor Operands::*, uint64_t> cases[] = {
       {&Operands::x, 1}, {&Operands::w, 1}, {&Operands::dy, 2}, {&Operands::skip, 4}};
   for (const auto& [which, still] : cases) {
     Operands moved = o;
@@ -276,7 +255,7 @@ TEST_F(CudaResidualBlock, MisalignedOperandsAreNotFused) {
 #if defined(RINGTAPE_EMULATION_BUILD)
     EXPECT_EQ(fused_launches() - before, still);
 #endif
-    for (Tensor Results::* const result : {&Results::y, &Results::dx, &Results::plain_dx, &Results::of_w})
+    for (Tensor Results::*const result : {&Results::y, &Results::dx, &Results::plain_dx, &Results::of_w})
       EXPECT_LE(norm_error(got.*result, test::values(want.*result)), rounding(DType::bf16));
   }
 }
@@ -305,12 +284,10 @@ std::vector<Tensor> train_block(int64_t stride, Device device, DType dtype = DTy
 
 TEST_F(CudaResidualBlock, OfANetworkIsFused) {
   const ArithmeticScope exact(&Arithmetic::exact_convolutions, true);  // the CPU's
-  for (const auto& [stride, dtype] :
-       {std::pair(1, DType::bf16), std::pair(2, DType::bf16), std::pair(2, DType::f32)}) {
+  for (const auto& [stride, dtype] : {std::pair(1, DType::bf16), std::pair(2, DType::bf16), std::pair(2, DType::f32)}) {
     SCOPED_TRACE(concat("stride ", stride, ", ", dtype));
     const uint64_t before = fused_launches();
-    const std::vector<Tensor> fused = train_block(stride, kCuda, dtype),
-                              on_cpu = train_block(stride, Device{}, dtype);
+    const std::vector<Tensor> fused = train_block(stride, kCuda, dtype), on_cpu = train_block(stride, Device{}, dtype);
     [[maybe_unused]] const uint64_t launches = fused_launches() - before;
     const Fused not_now(false);
     const std::vector<Tensor> one_by_one = train_block(stride, kCuda, dtype);
@@ -345,7 +322,7 @@ TEST_F(CudaResidualBlock, ChoicesAreKept) {
   BlockShape other = block;
   other.x = {9, 4, 4, 32};
   AskedBlocks asked;
-  EXPECT_TRUE(prefers_fused(block));  // there is no cuDNN
+  EXPECT_TRUE(prefers_fused(block));                  // there is no cuDNN
   keep_fused(block, true), keep_fused(block, false);  // the last one counts
   EXPECT_FALSE(prefers_fused(block));
   EXPECT_TRUE(prefers_fused(other));
@@ -388,8 +365,9 @@ TEST_F(CudaResidualBlock, MovesWholeSectors) {
     };
     expect_good("forward", [&] { conv_norm_forward(y, mean, var, o.normalized(), o.w, c.window(), {}); });
     // The pass with BatchNorm's gradient takes 8 floats, two halves of a sector.
-    expect_good("data", [&] { conv_norm_backward_data(dx, db, da, o.dy, o.w, o.normalized(), {}, c.window()); },
-                dtype == DType::f32 ? 0.85 : 0.9);
+    expect_good(
+        "data", [&] { conv_norm_backward_data(dx, db, da, o.dy, o.w, o.normalized(), {}, c.window()); },
+        dtype == DType::f32 ? 0.85 : 0.9);
     expect_good("weights", [&] { conv_norm_backward_weights(dw, o.dy, o.normalized(), c.window()); });
   }
 }

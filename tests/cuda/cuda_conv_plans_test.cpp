@@ -93,9 +93,9 @@ TEST_F(ConvPlans, WithoutAFileAreInMemory) {
 TEST_F(ConvPlans, DamagedAndForeignFilesAreLeftAsTheyAre) {
   const std::string first = "ringtape convolution plans 1\n";
   for (const std::string& text :
-       {std::string("\\documentclass{thesis}\n"), std::string("ringtape convolution plans 2\n"),
-        first + "a\tengine 1", first + "no tab\n", first + "\tengine 1\n", first + "a\t\n", first + "a\tb\tc\n",
-        first + "\n", first + std::string("a\0\tengine 1\n", 12), first.substr(0, 12)}) {
+       {std::string("\\documentclass{thesis}\n"), std::string("ringtape convolution plans 2\n"), first + "a\tengine 1",
+        first + "no tab\n", first + "\tengine 1\n", first + "a\t\n", first + "a\tb\tc\n", first + "\n",
+        first + std::string("a\0\tengine 1\n", 12), first.substr(0, 12)}) {
     put(text);
     expect_given_up(path_, "damaged");
     EXPECT_EQ(content(), text);

@@ -81,7 +81,7 @@ TEST(CudaCosts, OfBatchNorm) {
   const Tensor mask({batch_norm_mask_bytes(x.size())}, DType::u8, kCuda);
   for (const Tensor& t : {x, z, y}) fill_uniform(t, RandomState{1, Stream::test, 0}, -1, 1);
   const Tensor mean({64}, DType::f32, kCuda), var = empty_like(mean), w = empty_like(mean), b = empty_like(mean),
-               db = empty_like(mean), dw = empty_like(mean);
+                                              db = empty_like(mean), dw = empty_like(mean);
   for (const Tensor& t : {w, b}) fill(t, 1);
   const auto expect_passes = [&](const char* what, uint64_t passes, const std::function<void()>& f) {
     const emulation::Traffic t = emulation::traffic_of(f);
@@ -92,8 +92,7 @@ TEST(CudaCosts, OfBatchNorm) {
   expect_passes("statistics", 1, [&] { batch_norm_statistics(mean, var, x, {}); });
   expect_passes("forward", 3, [&] { batch_norm_forward(y, mask, x, z, mean, var, w, b, 1e-5, Activation::relu); });
   expect_passes("sums", 2, [&] { batch_norm_backward_sums(db, dw, y, mask, x, mean, var, 1e-5); });
-  expect_passes("gradients", 4,
-                [&] { batch_norm_backward(dx, z, y, mask, x, mean, var, w, db, dw, 512, 1e-5); });
+  expect_passes("gradients", 4, [&] { batch_norm_backward(dx, z, y, mask, x, mean, var, w, db, dw, 512, 1e-5); });
 }
 
 #endif

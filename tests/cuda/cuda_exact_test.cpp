@@ -60,11 +60,26 @@ TEST_F(CudaExact, ProductsDifferInOneProperty) {
         {"a transposed", [&](Device d) { return matmul(transpose(a(d)), w(d)); }},
         {"w transposed", [&](Device d) { return matmul(a(d), transpose(w(d))); }},
         {"both transposed", [&](Device d) { return matmul(transpose(a(d)), transpose(w(d))); }},
-        {"rows of a apart", [&](Device d) { return matmul(slice(x({2, 8, 16}, d, 5), 2, 0, 8), w(d)); }},
-        {"rows of w apart", [&](Device d) { return matmul(a(d), slice(x({2, 8, 16}, d, 5), 2, 8, 16)); }},
-        {"matrices of a apart", [&](Device d) { return matmul(slice(x({2, 16, 8}, d, 6), 1, 8, 16), w(d)); }},
-        {"matrices of w apart", [&](Device d) { return matmul(a(d), slice(x({2, 16, 8}, d, 6), 1, 0, 8)); }},
-        {"one w", [&](Device d) { return matmul(transpose(a(d)), expand(reshape(row(d), {1, 8, 8}), {2, 8, 8})); }},
+        {"rows of a apart",
+         [&](Device d) {
+           return matmul(slice(x({2, 8, 16}, d, 5), 2, 0, 8), w(d));
+         }},
+        {"rows of w apart",
+         [&](Device d) {
+           return matmul(a(d), slice(x({2, 8, 16}, d, 5), 2, 8, 16));
+         }},
+        {"matrices of a apart",
+         [&](Device d) {
+           return matmul(slice(x({2, 16, 8}, d, 6), 1, 8, 16), w(d));
+         }},
+        {"matrices of w apart",
+         [&](Device d) {
+           return matmul(a(d), slice(x({2, 16, 8}, d, 6), 1, 0, 8));
+         }},
+        {"one w",
+         [&](Device d) {
+           return matmul(transpose(a(d)), expand(reshape(row(d), {1, 8, 8}), {2, 8, 8}));
+         }},
         {"a misaligned", [&](Device d) { return matmul(a(d, 1), w(d)); }},
         {"w misaligned", [&](Device d) { return matmul(a(d), w(d, 1)); }},
         {"a of half the alignment", [&](Device d) { return matmul(a(d, 4), w(d)); }},
@@ -183,7 +198,9 @@ TEST_F(CudaExact, NanIsKept) {
       for (const size_t i : {3, 4, 5, 7}) EXPECT_FALSE(std::isnan(got[i])) << concat(op, " in ", dtype, ", ", i);
     }
     const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
-    struct Normalised { Tensor y, mask; };
+    struct Normalised {
+      Tensor y, mask;
+    };
     const auto normalised = [&](Device device) {
       const Tensor x = to(a, device), mean = full({1}, 0, wide, device), one = full({1}, 1, wide, device);
       const Normalised out{empty_like(x), zeros({batch_norm_mask_bytes(8)}, DType::u8, device)};
@@ -199,8 +216,8 @@ TEST_F(CudaExact, NanIsKept) {
 
 // Around a large mean, where the difference of two sums of squares would be nothing but rounding errors.
 TEST_F(CudaExact, AVarianceAroundALargeMean) {
-  for (const auto& [dtype, mean] : {std::pair{DType::f32, 4096.0}, {DType::f64, 1e8}, {DType::f16, 1024.0},
-                                    {DType::bf16, 128.0}})
+  for (const auto& [dtype, mean] :
+       {std::pair{DType::f32, 4096.0}, {DType::f64, 1e8}, {DType::f16, 1024.0}, {DType::bf16, 128.0}})
     for (const int64_t rows : {64, 4096}) {
       const Tensor ones = cast(test::integers(rows * 16, 2, 1), DType::f64), two = full({1}, 2, DType::f64);
       const Tensor x = cast(reshape(ones * two, {rows, 16}) + full({1}, mean - 1, DType::f64), dtype);  // mean -+ 1
@@ -228,7 +245,9 @@ TEST_F(CudaExact, AVarianceAroundALargeMean) {
 // Tensors of two devices that were made before: each call has to choose its device itself.
 TEST_F(CudaExact, TwoDevicesInTurn) {
   if (cuda::device_count() < 2) GTEST_SKIP() << "needs two devices";
-  struct Tensors { Tensor a, w, y, image, filter, out, total; };
+  struct Tensors {
+    Tensor a, w, y, image, filter, out, total;
+  };
   std::vector<Tensors> on;
   for (const int index : {0, 1}) {
     const Device d{DeviceType::cuda, index};

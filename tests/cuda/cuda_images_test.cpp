@@ -217,7 +217,10 @@ TEST_F(CudaBatchNorm, RunningStatisticsStayOnTheDevice) {
 }
 
 TEST_F(CudaPool, EveryDTypeAndAlignment) {
-  struct Windows { int64_t r, s; Window window; };
+  struct Windows {
+    int64_t r, s;
+    Window window;
+  };
   for (DType dtype : kFloats)
     for (int64_t channels : {1, 3, 4, 8})
       for (int64_t offset : {0, 1})

@@ -22,7 +22,6 @@ using CudaIndexSelect = test::OnCuda;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-
 TEST_F(CudaIndexSelect, EveryWidth) {
   for (DType dtype : {DType::b8, DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64})
     for (int64_t row : {0, 1, 2, 3, 4, 8, 33, 16 * 1100}) {

@@ -78,22 +78,29 @@ void all_collectives(ProcessGroup& group, int64_t c) {
   group.all_reduce(y).wait();
   expect(y, sum, "all_reduce");
   group.reduce_scatter(part, xs).wait();
-  expect(part, [&](int64_t i) { return sum(r * c + i); }, "reduce_scatter");
+  expect(
+      part, [&](int64_t i) { return sum(r * c + i); }, "reduce_scatter");
   group.all_gather(all, x).wait();
-  expect(all, [&](int64_t i) { return made(int(i / c), i % c); }, "all_gather");
+  expect(
+      all, [&](int64_t i) { return made(int(i / c), i % c); }, "all_gather");
   group.all_to_all(all, xs).wait();
-  expect(all, [&](int64_t i) { return made(int(i / c), r * c + i % c); }, "all_to_all");
+  expect(
+      all, [&](int64_t i) { return made(int(i / c), r * c + i % c); }, "all_to_all");
   for (int root = 0; root < n; ++root) {
     const Tensor shown = numbers(c, r, device);
     group.broadcast(shown, root).wait();
-    expect(shown, [&](int64_t i) { return made(root, i); }, "broadcast");
+    expect(
+        shown, [&](int64_t i) { return made(root, i); }, "broadcast");
     const bool own = r == root;
     group.reduce(own ? part : Tensor(), x, root).wait();
     if (own) expect(part, sum, "reduce");
     group.gather(own ? all : Tensor(), x, root).wait();
-    if (own) expect(all, [&](int64_t i) { return made(int(i / c), i % c); }, "gather");
+    if (own)
+      expect(
+          all, [&](int64_t i) { return made(int(i / c), i % c); }, "gather");
     group.scatter(part, own ? xs : Tensor(), root).wait();
-    expect(part, [&](int64_t i) { return made(root, r * c + i); }, "scatter");
+    expect(
+        part, [&](int64_t i) { return made(root, r * c + i); }, "scatter");
     group.barrier().wait();
   }
 }
@@ -118,7 +125,8 @@ TEST_F(CudaIpc, EveryAllReduce) {
                  Deadline(Seconds(30)));
         a->all_reduce(*t, View(y).data, View(y).data);
         t->reached()->wait();
-        expect(y, [](int64_t i) { return 300.0 + 3.0 * double(i % 50); }, a->name);
+        expect(
+            y, [](int64_t i) { return 300.0 + 3.0 * double(i % 50); }, a->name);
       }
   }));
 }
@@ -190,7 +198,8 @@ TEST_F(CudaIpc, LongMessages) {
       t->exchange({send_to(peer, View(x).data, bytes), recv_from(peer, View(y).data, bytes)});
       t->copy(View(x).data, View(y).data, bytes);
       t->reached()->wait();
-      expect(x, [&](int64_t i) { return double(100 * (peer + round) + i % 50); }, "round");
+      expect(
+          x, [&](int64_t i) { return double(100 * (peer + round) + i % 50); }, "round");
     }
   }));
 }
@@ -222,11 +231,14 @@ TEST_F(CudaIpc, NothingHangs) {
 #else
   constexpr double kDeadline = 10;  // of the ranks' meeting, too: a GPU takes its time to start
 #endif
-  const auto absent = on_processes(2, [](std::unique_ptr<Transport> t) {
-    ProcessGroup group(std::move(t));
-    if (group.rank() == 0) group.all_reduce(numbers(100, 0, group.transport().device())).wait();
-    else std::this_thread::sleep_for(Seconds(3 * kDeadline));
-  }, Seconds(kDeadline));
+  const auto absent = on_processes(
+      2,
+      [](std::unique_ptr<Transport> t) {
+        ProcessGroup group(std::move(t));
+        if (group.rank() == 0) group.all_reduce(numbers(100, 0, group.transport().device())).wait();
+        else std::this_thread::sleep_for(Seconds(3 * kDeadline));
+      },
+      Seconds(kDeadline));
   EXPECT_NE(absent[0].error.find(concat("rank 0 waited ", kDeadline, " s for rank 1 in all_reduce #1")),
             std::string::npos)
       << absent[0].error;

@@ -90,9 +90,9 @@ TEST_F(CudaElementwise, EveryRowOfTheTables) {
 #define X(name, ...) compare(#name, [](View y, auto& seen, auto& in) { name##_forward(y, seen(in.a)); });
       RT_STEP_OPS(X)
 #undef X
-#define X(name, ...)                                                                        \
+#define X(name, ...)                                                                         \
   compare(#name, [](View y, auto& seen, auto& in) { name##_forward(y, seen(in.dy), 0.3); }); \
-  compare(#name "_backward",                                                                \
+  compare(#name "_backward",                                                                 \
           [](View dx, auto& seen, auto& in) { name##_backward(dx, seen(in.dy), seen(in.y), seen(in.a), 0.3); });
       RT_UNARY_NUMBER_OPS(X)
 #undef X
@@ -140,11 +140,11 @@ TEST_F(CudaElementwise, WholeNumbersAreExact) {
   for (DType dtype : {DType::b8, DType::u8, DType::i32, DType::i64}) {
     const Tensor a = cast(large, dtype), b = cast(cast(noise({300}, DType::f64, 2, -9, 9), DType::i64), dtype);
     const Tensor ga = to(a, kCuda), gb = to(b, kCuda);
-#define X(name, ...)                                                                          \
-  {                                                                                           \
-    const Tensor y({300}, dtype), gy({300}, dtype, kCuda);                                    \
-    name##_whole(y, a, b);                                                                    \
-    name##_whole(gy, ga, gb);                                                                 \
+#define X(name, ...)                                                                                       \
+  {                                                                                                        \
+    const Tensor y({300}, dtype), gy({300}, dtype, kCuda);                                                 \
+    name##_whole(y, a, b);                                                                                 \
+    name##_whole(gy, ga, gb);                                                                              \
     EXPECT_EQ(values(equal(to(gy, Device{}), y)), std::vector<double>(300, 1)) << #name << name_of(dtype); \
   }
     RT_WHOLE_OPS(X)
@@ -298,7 +298,9 @@ TEST_F(CudaOptimizer, EveryStepAtEverySizeAndAlignment) {
         });
       }
   const Tensor half = full({4}, 1, DType::bf16, kCuda);
-  EXPECT_MENTIONS(test::message_of<DTypeError>([&] { sgd_step(half, View{}, half, View{}, {0.1, 0, 0, false}); }),
+  EXPECT_MENTIONS(test::message_of<DTypeError>([&] {
+                    sgd_step(half, View{}, half, View{}, {0.1, 0, 0, false});
+                  }),
                   "f32 or f64");
 }
 

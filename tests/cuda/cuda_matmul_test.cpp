@@ -25,7 +25,9 @@ double epsilon(DType dtype) {
 
 // cuBLASLt takes operands with a unit stride; with none, our own kernel does the work. Both against the CPU.
 TEST_F(CudaMatmul, ShapesStridesAndDTypes) {
-  struct Case { int64_t batch, m, n, k; };
+  struct Case {
+    int64_t batch, m, n, k;
+  };
   const std::vector<Case> cases = {{1, 1, 1, 1},   {1, 3, 5, 7},   {2, 65, 63, 17}, {3, 16, 130, 33}, {1, 64, 64, 16},
                                    {1, 70, 1, 40}, {1, 1, 70, 40}, {2, 5, 4, 0},    {1, 0, 4, 3},     {40, 2, 3, 4}};
   for (DType dtype : kFloats)

@@ -33,8 +33,9 @@ TEST(CudaMessages, ADriverOrDeviceThatIsNotThere) {
 TEST(CudaMessages, AGpuThatTheBuildHasNoKernelsFor) {
   emulation::set_gpu({.devices = 8, .major = 7, .minor = 5});
   const std::string message = message_of<DeviceError>([] { Tensor({2}, DType::f32, {DeviceType::cuda, 7}); });
-  EXPECT_EQ(message, "cuda:7 is emulated GPU (sm_75), but this build has kernels for sm_90 only; reconfigure with "
-                     "-DCMAKE_CUDA_ARCHITECTURES=75");
+  EXPECT_EQ(message,
+            "cuda:7 is emulated GPU (sm_75), but this build has kernels for sm_90 only; reconfigure with "
+            "-DCMAKE_CUDA_ARCHITECTURES=75");
   emulation::set_gpu({.devices = 8, .major = 10, .minor = 0});
   EXPECT_NO_THROW(Tensor({2}, DType::f32, {DeviceType::cuda, 7}));
 }
@@ -54,19 +55,19 @@ TEST(CudaMessages, ATensorCanBeFreedWhenCudaAnswersNoMore) {
 TEST(CudaNames, ArchitecturesRunOnDevices) {
   using cuda::runs_on;
   EXPECT_TRUE(runs_on("90", 9, 0));
-  EXPECT_TRUE(runs_on("90", 10, 3));       // by its PTX
+  EXPECT_TRUE(runs_on("90", 10, 3));  // by its PTX
   EXPECT_FALSE(runs_on("90", 8, 9));
   EXPECT_FALSE(runs_on("90-real", 10, 0));
-  EXPECT_TRUE(runs_on("80-real", 8, 6));   // machine code, in its major version
+  EXPECT_TRUE(runs_on("80-real", 8, 6));  // machine code, in its major version
   EXPECT_FALSE(runs_on("86-real", 8, 0));
   EXPECT_TRUE(runs_on("75-virtual", 9, 0));
   EXPECT_FALSE(runs_on("80;90-virtual", 7, 5));
   EXPECT_TRUE(runs_on("75-real;80;90-virtual", 7, 5));
   EXPECT_TRUE(runs_on("90a", 9, 0));
-  EXPECT_FALSE(runs_on("90a", 10, 0));     // features that no other has
+  EXPECT_FALSE(runs_on("90a", 10, 0));  // features that no other has
   EXPECT_TRUE(runs_on("100f", 10, 3));
   EXPECT_FALSE(runs_on("100f", 12, 0));
-  EXPECT_TRUE(runs_on("", 7, 5));          // not known: nothing is refused
+  EXPECT_TRUE(runs_on("", 7, 5));  // not known: nothing is refused
   EXPECT_TRUE(runs_on("native", 7, 5));
 }
 

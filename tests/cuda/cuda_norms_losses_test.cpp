@@ -82,9 +82,19 @@ TEST_F(CudaNorms, OfGroups) {
     int64_t groups;
   };
   for (DType dtype : kFloats)
-    for (const Case& c : {Case{{2, 3, 5, 6}, 3}, {{2, 40, 7}, 7}, {{2, 40, 16}, 16}, {{2, 40, 16}, 2}, {{3, 17, 24}, 1},
-                          {{1, 2100, 8}, 8}, {{1, 2100, 8}, 1}, {{1, 4200, 3}, 3}, {{1, 4200, 3}, 1}, {{5, 12}, 3},
-                          {{1, 1, 16400}, 1}, {{1, 1, 16401}, 1}, {{1, 2, 8200}, 2}}) {
+    for (const Case& c : {Case{{2, 3, 5, 6}, 3},
+                          {{2, 40, 7}, 7},
+                          {{2, 40, 16}, 16},
+                          {{2, 40, 16}, 2},
+                          {{3, 17, 24}, 1},
+                          {{1, 2100, 8}, 8},
+                          {{1, 2100, 8}, 1},
+                          {{1, 4200, 3}, 3},
+                          {{1, 4200, 3}, 1},
+                          {{5, 12}, 3},
+                          {{1, 1, 16400}, 1},
+                          {{1, 1, 16401}, 1},
+                          {{1, 2, 8200}, 2}}) {
       SCOPED_TRACE(concat(dtype, " ", c.shape, " ", c.groups));
       const double n = double(c.shape.size() / c.groups), tolerance = epsilon_of(dtype) * (4 + std::sqrt(n) / 4);
       const int64_t channels = c.shape[c.shape.rank() - 1];
@@ -98,8 +108,8 @@ TEST_F(CudaNorms, OfGroups) {
 TEST_F(CudaNorms, AroundALargeMean) {
   const Tensor x = noise({5, 300}, DType::f32, 1, 1e5, 1e5 + 100);
   compare([](const Tensors& t) { return layer_norm(t[0]); }, {x}, 1e-5);
-  for (const Tensor& y : {layer_norm(full({3, 18}, 0.1, DType::f32, kCuda)),
-                          group_norm(full({3, 5, 18}, 1e8, DType::f32, kCuda), 3)})
+  for (const Tensor& y :
+       {layer_norm(full({3, 18}, 0.1, DType::f32, kCuda)), group_norm(full({3, 5, 18}, 1e8, DType::f32, kCuda), 3)})
     expect_close(y, zeros(y.shape()), 0, 0, "equal numbers");
 }
 
@@ -132,10 +142,13 @@ TEST_F(CudaLosses, OfTheLargestNumbers) {
     const Tensor x = cast(from_host(std::vector<double>{top, -top, 0, -top, top, top}, {2, 3}), dtype);
     const Tensor labels = from_host(std::vector<int64_t>{1, 0}, {2}), weight = full({3}, 0.125, wide_dtype(dtype));
     for (const double smoothing : {0.0, 0.25})
-      compare([&](const Tensors& t) {
-        return cross_entropy(t[0], t[1], {.label_smoothing = smoothing, .weight = to(weight, t[0].device()),
-                                          .reduction = LossReduction::none});
-      }, {x, labels}, 1e-6);
+      compare(
+          [&](const Tensors& t) {
+            return cross_entropy(
+                t[0], t[1],
+                {.label_smoothing = smoothing, .weight = to(weight, t[0].device()), .reduction = LossReduction::none});
+          },
+          {x, labels}, 1e-6);
   }
 }
 

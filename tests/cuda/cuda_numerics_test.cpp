@@ -7,8 +7,7 @@ namespace {
 
 using test::Numerics;
 
-INSTANTIATE_TEST_SUITE_P(Cuda, Numerics, testing::Values(test::Where{test::kCuda}),
-                         test::name_of_where);
+INSTANTIATE_TEST_SUITE_P(Cuda, Numerics, testing::Values(test::Where{test::kCuda}), test::name_of_where);
 
 TEST(CudaNumerics, UniformNumbersHaveTheBytesOfTheCpu) {
   RT_NEEDS_CUDA();

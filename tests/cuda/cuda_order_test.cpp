@@ -78,8 +78,8 @@ TEST_F(CudaOrder, SumsLikeTheCpu) {
 
 TEST_F(CudaOrder, GathersAndScattersLikeTheCpu) {
   for (const DType dtype : kAll)
-    for (const auto& [y, count] : {std::pair{Shape{3, 7, 1}, int64_t{5}}, {Shape{1, 9, 1}, 200}, {Shape{2, 4, 3}, 70},
-                                   {Shape{1, 3, 1100}, 4}}) {
+    for (const auto& [y, count] :
+         {std::pair{Shape{3, 7, 1}, int64_t{5}}, {Shape{1, 9, 1}, 200}, {Shape{2, 4, 3}, 70}, {Shape{1, 3, 1100}, 4}}) {
       const Shape shape{y[0], count, y[2]};
       const Tensor x = numbers(y, dtype, 4), src = cast(numbers(shape, DType::i32, 5), dtype),
                    index = cast(noise(shape, DType::f64, 6, 0, double(y[1])), DType::i64);

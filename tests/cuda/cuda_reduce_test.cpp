@@ -324,7 +324,7 @@ TEST_F(CudaReduce, OverNothingAndToNothing) {
 }
 
 TEST_F(CudaReduce, NanInfinityAndTies) {
-  const std::vector<double> x = {1,    kNan, 2,    3,    -kInf, -kInf, -kInf, -kInf, 2, 5, 5, 5,
+  const std::vector<double> x = {1,     kNan, 2,    3,    -kInf, -kInf, -kInf, -kInf, 2, 5, 5, 5,
                                  -kInf, 1,    -800, -900, kInf,  1,     kInf,  2,     0, 0, 0, -1};
   for (DType dtype : {DType::f32, DType::f64, DType::bf16})
     for (const Shape& shape : {Shape{6, 4}, Shape{24, 1}, Shape{2, 12}}) {

@@ -250,7 +250,8 @@ TEST_F(CudaRuntime, EventsOrderStreams) {
   EXPECT_GT(end.milliseconds_since(begin), 0);
   cuda::Event polled = std::move(end), untimed(0);
   polled.record(compute);
-  while (!polled.done()) {}
+  while (!polled.done()) {
+  }
   EXPECT_THROW(untimed.milliseconds_since(begin), DeviceError);
 }
 

@@ -34,7 +34,7 @@ struct Taught : nn::Module {
   nn::Teacher teacher{student, encoder(), {.momentum = 0.5}};
   Tensor forward(const Tensor& x) override { return student(x); }
   Outcome outcome(const Tensor& x) {
-    const Tensor apart = (*this)(x) - teacher(x * 0.5);
+    const Tensor apart = (*this)(x)-teacher(x * 0.5);
     return {.loss = mean(apart * apart), .auxiliary_loss = {}, .logits = {}, .spread = {}};
   }
   void visit(nn::Visitor& v) override {
@@ -86,7 +86,10 @@ TEST(CudaSharding, HasTheBytesOfDdp) {
       const Device device{DeviceType::cuda, context.rank % runtime(kCuda).device_count()};
       comm::ProcessGroup group(comm::p2p_transport(std::move(context), device));
       set_threads(1);
-      for (const Training& t : {Training{"adam", "f32", 0.5, 0.9}, {"lars", "f32", 0.5}, {"muon"}, {"sgd", "f16", 1},
+      for (const Training& t : {Training{"adam", "f32", 0.5, 0.9},
+                                {"lars", "f32", 0.5},
+                                {"muon"},
+                                {"sgd", "f16", 1},
                                 {"adam", "bf16", 0, 0.9, true}}) {
         const auto whole = train(group, t, "ddp");
         for (const char* strategy : {"zero1", "zero2", "fsdp"}) {

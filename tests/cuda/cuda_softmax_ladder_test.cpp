@@ -78,12 +78,12 @@ TEST_F(SoftmaxLadder, InfinityAndNan) {
   for (int64_t columns : {33, 1000}) {
     Tensor x = rows_of(6, columns);
     float* const p = x.data<float>();
-    for (int64_t c = 0; c < columns; c += 3) p[c] = -kInf;                            // row 0: a third is masked
-    for (int64_t c = 0; c < columns; ++c) p[columns + c] = c == 20 ? 1.0f : -kInf;    // row 1: all but one
-    for (int64_t c = 0; c < columns; ++c) p[2 * columns + c] = -kInf;                 // row 2: all, which is 0 / 0
-    p[3 * columns + 5] = kInf;                                                        // row 3: inf - inf
+    for (int64_t c = 0; c < columns; c += 3) p[c] = -kInf;                          // row 0: a third is masked
+    for (int64_t c = 0; c < columns; ++c) p[columns + c] = c == 20 ? 1.0f : -kInf;  // row 1: all but one
+    for (int64_t c = 0; c < columns; ++c) p[2 * columns + c] = -kInf;               // row 2: all, which is 0 / 0
+    p[3 * columns + 5] = kInf;                                                      // row 3: inf - inf
     p[4 * columns + 30] = std::numeric_limits<float>::quiet_NaN();
-    p[5 * columns + 1] = 3e38f, p[5 * columns + 2] = -3e38f;                          // row 5: x - top overflows
+    p[5 * columns + 1] = 3e38f, p[5 * columns + 2] = -3e38f;  // row 5: x - top overflows
     for (const ladder::Step& step : ladder::softmax_steps()) {
       const Tensor y = run(step, x);
       expect_softmax(x.window({3, columns}, x.strides()), y, 8, step.name);
@@ -104,8 +104,9 @@ std::string thousands(uint64_t n) {
 }
 
 std::string table(int64_t rows, int64_t columns) {
-  std::string out = "| step | threads | requests | sectors | asked, KiB | moved, KiB | barriers | shuffles |\n"
-                    "|---|---|---|---|---|---|---|---|\n";
+  std::string out =
+      "| step | threads | requests | sectors | asked, KiB | moved, KiB | barriers | shuffles |\n"
+      "|---|---|---|---|---|---|---|---|\n";
   const Tensor host = rows_of(rows, columns);
   for (const ladder::Step& step : ladder::softmax_steps()) {
     const emulation::Traffic t = emulation::traffic_of([&] { run(step, host); });

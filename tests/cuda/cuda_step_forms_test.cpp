@@ -81,39 +81,46 @@ class StepForms : public test::OnCuda {};
 
 TEST_F(StepForms, OfModules) {
   for (const int64_t other : {1, 2, -1})
-    expect_same([&](Shop& shop, int i) {
-      shop.model.now = i / 2 == 2 || i > 8 ? other : 0;  // Adam's numbers of steps differ after form 1
-      shop.run(shop.images(), shop.labels());
-    }, "forms");
+    expect_same(
+        [&](Shop& shop, int i) {
+          shop.model.now = i / 2 == 2 || i > 8 ? other : 0;  // Adam's numbers of steps differ after form 1
+          shop.run(shop.images(), shop.labels());
+        },
+        "forms");
 }
 
 TEST_F(StepForms, OfImages) {
-  expect_same([](Shop& shop, int i) {
-    shop.run(shop.images(i / 4 == 1 ? DType::f32 : DType::u8), shop.labels());
-  }, "bytes and floats");
+  expect_same([](Shop& shop, int i) { shop.run(shop.images(i / 4 == 1 ? DType::f32 : DType::u8), shop.labels()); },
+              "bytes and floats");
 }
 
 TEST_F(StepForms, OfLabels) {
-  expect_same([](Shop& shop, int i) {
-    const Tensor x = shop.images(), y = shop.labels(), other = shop.labels();
-    if (i / 4 == 1) shop.run(x, y);
-    else shop.run(x, {y, other, 0.05 * i});
-  }, "mixed ones");
+  expect_same(
+      [](Shop& shop, int i) {
+        const Tensor x = shop.images(), y = shop.labels(), other = shop.labels();
+        if (i / 4 == 1) shop.run(x, y);
+        else shop.run(x, {y, other, 0.05 * i});
+      },
+      "mixed ones");
 }
 
 TEST_F(StepForms, OfBuffersThatOthersReplace) {
-  expect_same([](Shop& shop, int i) {
-    if (i == 7) shop.model.counted = full({1}, 0.5, DType::f32, kCuda);
-    shop.run(shop.images(), shop.labels());
-  }, "another buffer");
+  expect_same(
+      [](Shop& shop, int i) {
+        if (i == 7) shop.model.counted = full({1}, 0.5, DType::f32, kCuda);
+        shop.run(shop.images(), shop.labels());
+      },
+      "another buffer");
 }
 
 TEST_F(StepForms, ThatAreRefusedLeaveNothingBehind) {
   for (const bool late : {false, true})
-    expect_same([late](Shop& shop, int i) {
-      shop.model.waits = !late && i < 6;
-      shop.run(shop.images(), shop.labels(), late && i < 6);
-    }, late ? "waits after the update" : "waits within the model");
+    expect_same(
+        [late](Shop& shop, int i) {
+          shop.model.waits = !late && i < 6;
+          shop.run(shop.images(), shop.labels(), late && i < 6);
+        },
+        late ? "waits after the update" : "waits within the model");
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ using test::kCuda;
 using test::kMultiplied;
 using test::noise;
 using test::Tf32;
-using test::conv::norm_error;
 using test::whole_numbers;
+using test::conv::norm_error;
 
 const int only_own = [] {  // before anything reads the variables
   ::setenv("RINGTAPE_CUBLAS", "0", 1);
@@ -50,10 +50,12 @@ void expect_products([[maybe_unused]] bool some, [[maybe_unused]] const std::str
 #endif
 }
 
-struct Sizes { int64_t batch, m, n, k; };
-const Sizes kSizes[] = {{1, 8, 8, 8},    {1, 72, 40, 16}, {1, 1, 8, 16},    {1, 136, 72, 40}, {2, 16, 64, 64},
-                        {1, 264, 200, 96}, {3, 40, 24, 8},  {1, 24, 136, 0},  {1, 0, 16, 8},    {1, 7, 33, 160},
-                        {1, 128, 128, 32}};
+struct Sizes {
+  int64_t batch, m, n, k;
+};
+const Sizes kSizes[] = {{1, 8, 8, 8},    {1, 72, 40, 16},   {1, 1, 8, 16},    {1, 136, 72, 40},
+                        {2, 16, 64, 64}, {1, 264, 200, 96}, {3, 40, 24, 8},   {1, 24, 136, 0},
+                        {1, 0, 16, 8},   {1, 7, 33, 160},   {1, 128, 128, 32}};
 
 TEST_F(CudaTensorCores, ProductsOfWholeNumbersAreExact) {
   for (const DType dtype : kMultiplied) {
@@ -108,8 +110,8 @@ TEST_F(CudaTensorCores, EpiloguesAndOperandsOfOtherPlaces) {
     const Tensor x = numbers({70, 48}, dtype, 1), w = numbers({40, 48}, dtype, 2), b = numbers({40}, dtype, 3), none;
     for (const Activation f : {Activation::none, Activation::relu})
       for (const bool bias : {false, true})
-        expect_same(linear(to(x, kCuda), to(w, kCuda), bias ? to(b, kCuda) : none, f),
-                    linear(x, w, bias ? b : none, f), concat("linear ", dtype));
+        expect_same(linear(to(x, kCuda), to(w, kCuda), bias ? to(b, kCuda) : none, f), linear(x, w, bias ? b : none, f),
+                    concat("linear ", dtype));
     for (const int64_t offset : {1, 4, 8})  // only the last is aligned
       expect_same(linear(Guarded(x, offset).x, Guarded(w, 8).x, to(b, kCuda)), linear(x, w, b),
                   concat(dtype, ", offset ", offset));
@@ -162,7 +164,10 @@ TEST_F(CudaTensorCores, WhatIsNotFiniteStays) {
 
 // Embeddings that TF32 has exactly, so that products are exact; the gradients by scores are rounded to TF32.
 TEST_F(CudaTensorCores, NtXent) {
-  struct Case { int64_t rows, candidates, width; bool packed; };
+  struct Case {
+    int64_t rows, candidates, width;
+    bool packed;
+  };
   for (const Case& c : {Case{2, 2, 8, true}, Case{40, 40, 16, true}, Case{264, 300, 72, true}, Case{30, 402, 12, true},
                         Case{130, 133, 4, true}, Case{40, 44, 6, false}}) {
     const auto embeddings = [&](int64_t n, uint64_t seed) { return cast(noise({n, c.width}, seed), DType::bf16); };
@@ -172,9 +177,8 @@ TEST_F(CudaTensorCores, NtXent) {
       for (const bool alone : {true, false}) {
         const Tensor x = leaf(to(cast(q, dtype), device)), y = leaf(to(cast(k, dtype), device));
         Tensor loss;
-        expect_products(products, what, [&] {
-          loss = alone ? nt_xent(x, x, 0, 0.5) : nt_xent(x, y, c.candidates - c.rows, 0.5);
-        });
+        expect_products(products, what,
+                        [&] { loss = alone ? nt_xent(x, x, 0, 0.5) : nt_xent(x, y, c.candidates - c.rows, 0.5); });
         expect_products(products, what + ", backward", [&] { backward(loss); });
         out.insert(out.end(), {loss, grad(x), alone ? loss : grad(y)});
       }
@@ -186,7 +190,9 @@ TEST_F(CudaTensorCores, NtXent) {
       const std::string what = concat(c.rows, " of ", c.candidates, " x ", c.width, allowed ? ", tf32" : "");
       const std::vector<Tensor> got = run(DType::f32, kCuda, what, allowed && c.packed);
       for (size_t i = 0; i < want.size(); ++i)
-        EXPECT_LE(norm_error(got[i], test::values(want[i])), got[i].size() == 1 ? 2e-6 : allowed ? 0x1p-11 : 1e-5)
+        EXPECT_LE(norm_error(got[i], test::values(want[i])), got[i].size() == 1 ? 2e-6
+                                                             : allowed          ? 0x1p-11
+                                                                                : 1e-5)
             << what << ", " << i;
     }
   }
@@ -249,9 +255,8 @@ TEST_P(CudaTensorCoreConv, OfWholeNumbersIsExact) {
     const test::conv::Data data{numbers(c.x, dtype, 1), numbers(c.w, dtype, 2), numbers({c.w[0]}, dtype, 4),
                                 numbers(shape, dtype, 3)};
     test::conv::Result got;
-    expect_products(packed, concat(dtype), [&] {
-      got = test::conv::run(c.window, data.each([](const Tensor& t) { return to(t, kCuda); }));
-    });
+    expect_products(packed, concat(dtype),
+                    [&] { got = test::conv::run(c.window, data.each([](const Tensor& t) { return to(t, kCuda); })); });
     const test::conv::Result want =
         test::conv::run(c.window, data.each([](const Tensor& t) { return cast(t, DType::f64); }));
     expect_same(got.y, cast(want.y, dtype), concat("y ", dtype));

@@ -22,7 +22,9 @@ struct Named {
 struct Counted {
   int count, pending;
   uint64_t phase = 0;
-  struct Waiting { int thread, parity; };
+  struct Waiting {
+    int thread, parity;
+  };
   std::vector<Waiting> waiting;
   Stamp next, passed;  // of the phase that goes on, and until the end of the one before
 };

@@ -17,7 +17,7 @@ void init_mbarrier(uint64_t* barrier, int count, Place place);
 void arrive_at(uint64_t* barrier, Place place);
 void wait_at(uint64_t* barrier, int parity, Place place);
 
-void begin_barriers();  // of a block
+void begin_barriers();                                               // of a block
 void check_barrier(uint64_t* barrier, Place place, const void* pc);  // reports one that is not initialised
 void arrive_with(uint64_t* barrier, const Stamp& stamp);             // for what a thread did until `stamp`
 

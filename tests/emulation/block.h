@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "tests/emulation/emulation.h"
 #include "core/fiber.h"
+#include "tests/emulation/emulation.h"
 #include "tests/emulation/kernel.h"
 #include "tests/emulation/report.h"
 #include "tests/emulation/scheduler.h"
@@ -17,30 +17,37 @@
 namespace ringtape::emulation {
 
 enum class ThreadState : uint8_t {
-  unstarted, ready, running, at_barrier, at_named_barrier, at_mbarrier, in_warp_operation, done
+  unstarted,
+  ready,
+  running,
+  at_barrier,
+  at_named_barrier,
+  at_mbarrier,
+  in_warp_operation,
+  done
 };
 
 struct Thread {
   ThreadState state;
-  WarpOperation operation;   // of a warp operation: its kind, its lanes (mask), ...
-  bool undefined;            // ... whether the source lane is absent,
-  uint8_t source;            // ... the source lane,
+  WarpOperation operation;  // of a warp operation: its kind, its lanes (mask), ...
+  bool undefined;           // ... whether the source lane is absent,
+  uint8_t source;           // ... the source lane,
   uint32_t mask;
-  uint64_t value, result;    // ... input and output
-  Place place;               // where it waits
+  uint64_t value, result;  // ... input and output
+  Place place;             // where it waits
   Fiber* fiber;
   uint3 index;
-  uint16_t position;         // in the schedule's order
+  uint16_t position;  // in the schedule's order
 };
 
 struct Block {
   const Kernel* kernel = nullptr;
   const std::function<void()>* body = nullptr;
-  uint64_t number = 0;       // in the grid, x first
-  int size = 0;              // threads
-  int live = 0;              // not finished
+  uint64_t number = 0;  // in the grid, x first
+  int size = 0;         // threads
+  int live = 0;         // not finished
   int at_barrier = 0;
-  int predicates = 0;        // number of true ones at the barrier
+  int predicates = 0;  // number of true ones at the barrier
   int barrier_result = 0;
   int current = -1;
   bool abandoned = false;
@@ -64,9 +71,9 @@ struct HostCode {
 };
 
 void make_ready(int thread);
-void suspend();                 // the current thread waits until another makes it ready
-uint32_t random_below(uint32_t n);  // of the running grid's random schedule
-[[noreturn]] void abandon();    // stops the whole grid
+void suspend();                            // the current thread waits until another makes it ready
+uint32_t random_below(uint32_t n);         // of the running grid's random schedule
+[[noreturn]] void abandon();               // stops the whole grid
 bool complete_warp_operation(int thread);  // of `thread`'s warp, if all its lanes have arrived
 
 // "thread (3,0,0)"; "block (0,1,0)" of the running grid.

@@ -114,7 +114,7 @@ __global__ void divergent_shuffle(float* x, float* y) {
   else v = __shfl_xor_sync(kFull, v, 2);
   y[global_index()] = v;
 }
-__global__ void absent_lane(float* x, float* y) {  // of 48 threads
+__global__ void absent_lane(float* x, float* y) {               // of 48 threads
   y[threadIdx.x] = __shfl_xor_sync(kFull, x[threadIdx.x], 16);  // BUG: absent_lane
 }
 __global__ void not_in_mask(float* x, float* y) {
@@ -123,7 +123,7 @@ __global__ void not_in_mask(float* x, float* y) {
 
 // Memory
 
-__global__ void write_past_end(float*, float* y) { y[global_index() + 1] = 1; }  // BUG: write_past_end
+__global__ void write_past_end(float*, float* y) { y[global_index() + 1] = 1; }      // BUG: write_past_end
 __global__ void write_before_begin(float*, float* y) { y[global_index() - 1] = 1; }  // BUG: write_before_begin
 __global__ void read_past_end(float* x, float* y) {
   const float4 v = reinterpret_cast<const float4*>(x)[global_index() / 4 + 1];  // BUG: read_past_end

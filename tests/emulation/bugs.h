@@ -5,7 +5,7 @@
 // mistake has the comment "BUG: name".
 namespace ringtape::emulation_bugs {
 
-inline constexpr int kSize = 512;   // floats in x and y
+inline constexpr int kSize = 512;  // floats in x and y
 
 struct Case {
   const char* name;

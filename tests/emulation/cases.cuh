@@ -9,7 +9,7 @@
 namespace ringtape::emulation_bugs {
 namespace {
 
-constexpr int kThreads = 128;       // per block, unless a case says otherwise
+constexpr int kThreads = 128;  // per block, unless a case says otherwise
 constexpr int kBlocks = kSize / kThreads;
 constexpr unsigned kFull = 0xffffffffu;
 
@@ -20,13 +20,21 @@ void start(void (*)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, std::
   emulation::run_grid(registered, blocks, threads, shared_bytes, registered.with(pointers));
 }
 template <auto kernel>
-void run(float* x, float* y) { start<kernel>(kernel, kBlocks, kThreads, 0, x, y); }
+void run(float* x, float* y) {
+  start<kernel>(kernel, kBlocks, kThreads, 0, x, y);
+}
 template <auto kernel>
-void run_one_block(float* x, float* y) { start<kernel>(kernel, 1, kThreads, 0, x, y); }
+void run_one_block(float* x, float* y) {
+  start<kernel>(kernel, 1, kThreads, 0, x, y);
+}
 template <auto kernel>
-void run_48_threads(float* x, float* y) { start<kernel>(kernel, 1, 48, 0, x, y); }
+void run_48_threads(float* x, float* y) {
+  start<kernel>(kernel, 1, 48, 0, x, y);
+}
 template <auto kernel>
-void run_dynamic(float* x, float* y) { start<kernel>(kernel, kBlocks, kThreads, kThreads * sizeof(float), x, y); }
+void run_dynamic(float* x, float* y) {
+  start<kernel>(kernel, kBlocks, kThreads, kThreads * sizeof(float), x, y);
+}
 
 __device__ int global_index() { return int(blockIdx.x * blockDim.x + threadIdx.x); }
 float x_at(int i) { return float(i % 7 + 1); }

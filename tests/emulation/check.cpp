@@ -25,7 +25,8 @@ inline __attribute__((always_inline)) void access(const void* p, const void* pc)
   if (!in_kernel) return;
   if (bytes > 1 && reinterpret_cast<uintptr_t>(p) % bytes) [[unlikely]]
     the_shadow->misaligned(p, pc, kind == AccessKind::read ? "read" : "write");
-  if (traffic) [[unlikely]] saw_access(p, bytes);
+  if (traffic) [[unlikely]]
+    saw_access(p, bytes);
   the_shadow->access<bytes, kind>(p, pc);
 }
 
@@ -60,8 +61,9 @@ void __tsan_vptr_update(void**, void*) {}
   void __tsan_unaligned_write##n(void* p) { ringtape::emulation::access_range(p, n, RT_WRITE, RT_PC); }        \
   void __tsan_unaligned_volatile_read##n(void* p) { ringtape::emulation::access_range(p, n, RT_READ, RT_PC); } \
   void __tsan_unaligned_volatile_write##n(void* p) { ringtape::emulation::access_range(p, n, RT_WRITE, RT_PC); }
-RT_SIZE(1) RT_SIZE(2) RT_SIZE(4) RT_SIZE(8) RT_SIZE(16)
-void __tsan_read_range(void* p, size_t n) { ringtape::emulation::access_range(p, n, RT_READ, RT_PC); }
+RT_SIZE(1) RT_SIZE(2) RT_SIZE(4) RT_SIZE(8) RT_SIZE(16) void __tsan_read_range(void* p, size_t n) {
+  ringtape::emulation::access_range(p, n, RT_READ, RT_PC);
+}
 void __tsan_write_range(void* p, size_t n) { ringtape::emulation::access_range(p, n, RT_WRITE, RT_PC); }
 
 // std::atomic and similar, which kernels do not use.
@@ -79,8 +81,10 @@ void __tsan_write_range(void* p, size_t n) { ringtape::emulation::access_range(p
   }                                                                                                              \
   RT_FETCH(n, T, add)                                                                                            \
   RT_FETCH(n, T, sub) RT_FETCH(n, T, and) RT_FETCH(n, T, or) RT_FETCH(n, T, xor) RT_FETCH(n, T, nand)
-RT_ATOMIC(8, uint8_t) RT_ATOMIC(16, uint16_t) RT_ATOMIC(32, uint32_t) RT_ATOMIC(64, uint64_t)
-void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+RT_ATOMIC(8, uint8_t)
+RT_ATOMIC(16, uint16_t) RT_ATOMIC(32, uint32_t) RT_ATOMIC(64, uint64_t) void __tsan_atomic_thread_fence(int) {
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 void __tsan_atomic_signal_fence(int) {}
 
 // The arguments of UndefinedBehaviorSanitizer's checks.

@@ -15,7 +15,7 @@ class Checker {
   enum class Memory : uint8_t { nobodys, reserved, live, freed };
 
   virtual void begin_grid() = 0;
-  virtual void begin_block(uint64_t block, int threads) = 0;   // `block` counts x first, then y and z
+  virtual void begin_block(uint64_t block, int threads) = 0;  // `block` counts x first, then y and z
   virtual void block_barrier() = 0;
   virtual void warp_barrier(int first_thread, uint32_t lanes) = 0;
   virtual void thread_fence() = 0;
@@ -36,7 +36,7 @@ class Checker {
   virtual void mark_initialised(const void* p, size_t bytes) = 0;
   virtual void mark_copied(void* to, const void* from, size_t bytes) = 0;
   virtual bool initialised(const void* p, size_t bytes) = 0;
-  virtual void forget(const void* p, size_t bytes) = 0;        // drops the records of unallocated memory
+  virtual void forget(const void* p, size_t bytes) = 0;  // drops the records of unallocated memory
 
  protected:
   ~Checker() = default;

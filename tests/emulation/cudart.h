@@ -54,7 +54,7 @@ struct Operation {
 
 struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
   int device = 0;
-  bool blocking = true;   // ordered with the default stream
+  bool blocking = true;  // ordered with the default stream
   bool destroyed = false;
   uint64_t issued = 0, completed = 0;
   std::deque<ringtape::emulation::Operation> queue;
@@ -65,7 +65,7 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
 struct CUmemPoolHandle_st {
   int device = 0;
   uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
-  uint64_t threshold = 0;        // a synchronisation releases unused memory above it
+  uint64_t threshold = 0;  // a synchronisation releases unused memory above it
 };
 
 namespace ringtape::emulation {
@@ -73,8 +73,8 @@ namespace ringtape::emulation {
 // Runs the body of an API function: with the lock, after the common checks. Keeps an error for cudaGetLastError, and
 // counts the call of the function that calls this.
 cudaError_t api_call(const std::function<cudaError_t()>& body, const char* name = __builtin_FUNCTION());
-void let_others_call();          // releases the lock for a short time
-int current_device();            // of the calling thread
+void let_others_call();  // releases the lock for a short time
+int current_device();    // of the calling thread
 
 // Streams
 std::shared_ptr<CUstream_st> stream_of(
@@ -84,27 +84,27 @@ void put(CUstream_st& stream, Work work, std::vector<Point> after = {});
 // Runs work until it is reached. While all that it needs waits for work that no thread has issued yet, other threads
 // can issue it.
 void wait_for(Point point);
-void wait_for_all();                        // that can run
-void run_a_little(const Point& point);      // when it is polled and not reached, so that a loop of polls ends
+void wait_for_all();                    // that can run
+void run_a_little(const Point& point);  // when it is polled and not reached, so that a loop of polls ends
 // A stream without a handle. Work may wait for its operations before they are issued. After close_stream() it ends with
 // its last operation.
 std::shared_ptr<CUstream_st> open_stream(int device);
 void close_stream(CUstream_st& stream);
-void pass_time(double milliseconds);                               // of the fake clock, by work that runs
-cudaError_t failure();           // cudaErrorLaunchFailure from a report in a stream to clear_reports(), else success
-void release_streams(const Capture& capture);                      // its streams no longer take part in it
+void pass_time(double milliseconds);  // of the fake clock, by work that runs
+cudaError_t failure();  // cudaErrorLaunchFailure from a report in a stream to clear_reports(), else success
+void release_streams(const Capture& capture);  // its streams no longer take part in it
 inline Point end_of(CUstream_st& stream) { return {stream.shared_from_this(), stream.issued}; }
 
 // Capture
-cudaError_t refused_while_capturing();  // for calls that are unsafe in a capture: an error; ends the capture
-cudaError_t refused_on(CUstream_st& stream);                       // for calls that cannot be recorded
+cudaError_t refused_while_capturing();        // for calls that are unsafe in a capture: an error; ends the capture
+cudaError_t refused_on(CUstream_st& stream);  // for calls that cannot be recorded
 void invalidate_captures_of(int device);
 bool capturing(int device);
 
 // Memory
 bool owned_by(const void* p, size_t bytes, int device);  // inside one allocation of that device that is not freed
-bool page_locked(const void* p, size_t bytes);                     // inside one buffer of cudaHostAlloc
-void trim_pools(int device);                                       // down to their thresholds
+bool page_locked(const void* p, size_t bytes);           // inside one buffer of cudaHostAlloc
+void trim_pools(int device);                             // down to their thresholds
 
 // "devices=1 memory=256M sm=90"; throws UsageError.
 Gpu parsed_gpu(std::string_view text);

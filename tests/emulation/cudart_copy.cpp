@@ -21,8 +21,9 @@ cudaError_t wrong(const char* what, const void* p, size_t bytes, const std::stri
 // Checked when the stream reaches the copy: memory that was allocated at the call may be freed, or not yet live.
 bool live(const char* what, const void* p, size_t bytes) {
   if (inside_live(p, bytes)) return true;
-  report("not-allocated", {}, concat(what, " of ", bytes, " bytes when the stream comes to it: ", describe(p),
-                                     ": freed before, or allocated in another stream without an event in between"));
+  report("not-allocated", {},
+         concat(what, " of ", bytes, " bytes when the stream comes to it: ", describe(p),
+                ": freed before, or allocated in another stream without an event in between"));
   return false;
 }
 

@@ -19,7 +19,7 @@ namespace {
 constexpr int kCudaVersion = CUDART_VERSION;
 constexpr int kMultiprocessors = 4;  // keeps grids that depend on it small
 constexpr int kL2Bytes = 1 << 20;
-constexpr int kBuiltFor = 90;        // kernels count as compiled for sm_90, with PTX
+constexpr int kBuiltFor = 90;  // kernels count as compiled for sm_90, with PTX
 
 thread_local int this_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
@@ -68,9 +68,7 @@ bool valid_block(dim3 n) {
   const uint64_t size = uint64_t{n.x} * n.y * n.z;
   return size > 0 && size <= uint64_t(kMaxThreads) && n.x <= 1024 && n.y <= 1024 && n.z <= 64;
 }
-bool valid_grid(dim3 n) {
-  return n.x > 0 && n.y > 0 && n.z > 0 && n.x <= 0x7fffffff && n.y <= 65535 && n.z <= 65535;
-}
+bool valid_grid(dim3 n) { return n.x > 0 && n.y > 0 && n.z > 0 && n.x <= 0x7fffffff && n.y <= 65535 && n.z <= 65535; }
 
 int attribute(cudaDeviceAttr which) {
   switch (which) {

@@ -7,7 +7,8 @@ struct ErrorText {
   cudaError_t code;
   const char *name, *text;
 };
-#define RT_ERROR(name, text) {name, #name, text}
+#define RT_ERROR(name, text) \
+  { name, #name, text }
 constexpr ErrorText kErrors[] = {
     RT_ERROR(cudaSuccess, "no error"),
     RT_ERROR(cudaErrorInvalidValue, "invalid argument"),

@@ -20,7 +20,7 @@ using namespace ringtape::emulation;
 namespace ringtape::emulation {
 namespace {
 
-constexpr uint64_t kPoolGrowth = uint64_t{2} << 20;  // pools take multiples of this from the system
+constexpr uint64_t kPoolGrowth = uint64_t{2} << 20;              // pools take multiples of this from the system
 constexpr size_t kHostAlignment = 4096, kPlainAlignment = 4096;  // cudaMalloc's, since its buffers can be shared
 
 struct Buffer {
@@ -28,14 +28,14 @@ struct Buffer {
   int device;
   CUmemPoolHandle_st* pool = nullptr;  // null: from cudaMalloc, or a graph's
   bool of_graph = false;
-  bool freed = false;                  // by a call; the stream may not have reached it
-  int file = -1;                       // of a buffer that other processes may open
-  bool opened = false;                 // belongs to another process
+  bool freed = false;   // by a call; the stream may not have reached it
+  int file = -1;        // of a buffer that other processes may open
+  bool opened = false;  // belongs to another process
 };
 
 struct State {
   std::map<char*, Buffer> buffers;
-  std::map<char*, size_t> host;        // page-locked
+  std::map<char*, size_t> host;  // page-locked
   std::array<CUmemPoolHandle_st, kMaxDevices> default_pools;
   std::vector<std::unique_ptr<CUmemPoolHandle_st>> own_pools;
   std::array<uint64_t, kMaxDevices> plain = {};  // bytes from cudaMalloc

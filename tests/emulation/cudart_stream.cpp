@@ -16,16 +16,16 @@ struct CUevent_st {
       false;  // between processes: complete when recorded, since another process cannot run this one's streams
   bool recorded = false;
   Point point;
-  std::shared_ptr<double> milliseconds;     // on the fake clock, when the point is reached
-  std::shared_ptr<Capture> capture;         // the capture in which it was last recorded
+  std::shared_ptr<double> milliseconds;  // on the fake clock, when the point is reached
+  std::shared_ptr<Capture> capture;      // the capture in which it was last recorded
   std::vector<size_t> frontier;
 };
 
 namespace ringtape::emulation {
 namespace {
 
-constexpr size_t kLongestQueue = 10000;       // above it work runs although nobody waits
-constexpr double kMillisecondsEach = 0.001;   // of the fake clock, per operation
+constexpr size_t kLongestQueue = 10000;      // above it work runs although nobody waits
+constexpr double kMillisecondsEach = 0.001;  // of the fake clock, per operation
 
 struct State {
   std::vector<std::shared_ptr<CUstream_st>> streams;
@@ -137,8 +137,9 @@ void put(CUstream_st& stream, Work work, std::vector<Point> after) {
   const auto found = state().defaults.find(stream.device);
   if (found != state().defaults.end() && stream.blocking) {
     if (found->second.get() != &stream) operation.after.push_back(end_of(*found->second));
-    else for (const auto& s : state().streams)
-      if (s->blocking && s->device == stream.device && s.get() != &stream) operation.after.push_back(end_of(*s));
+    else
+      for (const auto& s : state().streams)
+        if (s->blocking && s->device == stream.device && s.get() != &stream) operation.after.push_back(end_of(*s));
   }
   stream.queue.push_back(std::move(operation));
   ++stream.issued;
@@ -162,7 +163,8 @@ void run_a_little(const Point& point) {
 }
 
 void wait_for_all() {
-  while (run_one()) {}
+  while (run_one()) {
+  }
 }
 
 std::shared_ptr<CUstream_st> open_stream(int device) {

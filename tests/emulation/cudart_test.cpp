@@ -1,4 +1,6 @@
 // The stand-in for the CUDA runtime: errors of the host that it must detect, and correct uses that it must accept.
+#include "tests/emulation/cudart.h"
+
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +9,6 @@
 #include <vector>
 
 #include "core/check.h"
-#include "tests/emulation/cudart.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/scheduler.h"
 #include "tests/support/support.h"
@@ -99,9 +100,15 @@ TEST_P(Cudart, AMissingEventShows) {
     stale += read(device, b) != filled(round);  // b does not wait for a
     OK(cudaStreamSynchronize(a));
   }
-  if (GetParam() == Schedule::forward) { EXPECT_EQ(stale, 20); }
-  if (GetParam() == Schedule::reverse) { EXPECT_EQ(stale, 0); }
-  if (GetParam() == Schedule::random) { EXPECT_TRUE(stale > 0 && stale < 20) << stale; }
+  if (GetParam() == Schedule::forward) {
+    EXPECT_EQ(stale, 20);
+  }
+  if (GetParam() == Schedule::reverse) {
+    EXPECT_EQ(stale, 0);
+  }
+  if (GetParam() == Schedule::random) {
+    EXPECT_TRUE(stale > 0 && stale < 20) << stale;
+  }
 }
 
 TEST_P(Cudart, APinnedBufferWrittenTooEarlyShows) {
@@ -110,7 +117,7 @@ TEST_P(Cudart, APinnedBufferWrittenTooEarlyShows) {
   EXPECT_EQ(read(device, a), filled(8));
   std::vector<int> pageable = filled(9);
   OK(cudaMemcpyAsync(device, pageable.data(), kBytes, cudaMemcpyHostToDevice, a));
-  pageable = filled(10);           // was staged at the call
+  pageable = filled(10);  // was staged at the call
   EXPECT_EQ(read(device, a), filled(9));
 }
 
@@ -171,7 +178,9 @@ TEST_P(Cudart, MemoryFreedTooEarlyShows) {
   cudaStreamSynchronize(a);
   cudaStreamSynchronize(b);
   const std::string kinds = reported();
-  if (GetParam() == Schedule::forward) { EXPECT_EQ(kinds, "not-allocated"); }
+  if (GetParam() == Schedule::forward) {
+    EXPECT_EQ(kinds, "not-allocated");
+  }
   EXPECT_EQ(cudaMemsetAsync(p, 1, kBytes, a), cudaErrorInvalidValue);
   EXPECT_EQ(reported(), "copy");
 }
@@ -237,7 +246,8 @@ TEST_P(Cudart, EventsBelongToDevicesAndTime) {
   OK(cudaEventRecord(end, a));
   EXPECT_EQ(cudaEventElapsedTime(&ms, begin, end), cudaErrorNotReady);
   EXPECT_EQ(cudaStreamQuery(a), cudaErrorNotReady);
-  while (cudaEventQuery(end) == cudaErrorNotReady) {}
+  while (cudaEventQuery(end) == cudaErrorNotReady) {
+  }
   OK(cudaEventElapsedTime(&ms, begin, end));
   EXPECT_GT(ms, 0);
   EXPECT_EQ(cudaGetLastError(), cudaErrorNotReady);
@@ -279,7 +289,8 @@ TEST_P(Cudart, ACaptureForbidsWhatCudaForbids) {
     EXPECT_EQ(cudaMalloc(&p, kBytes), cudaSuccess);
     EXPECT_EQ(cudaFree(p), cudaSuccess);
     EXPECT_EQ(cudaStreamEndCapture(a, &graph), cudaErrorStreamCaptureWrongThread);
-  }).join();
+  })
+      .join();
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   OK(cudaThreadExchangeStreamCaptureMode(&mode));
   OK(cudaMalloc(&p, kBytes));
@@ -303,7 +314,9 @@ TEST_P(Cudart, AForkedCaptureMustJoin) {
     OK(cudaMemcpyAsync(pinned, device, kBytes, cudaMemcpyDeviceToHost, b));
     EXPECT_EQ(cudaEventSynchronize(fork), cudaErrorCapturedEvent);
     OK(cudaEventRecord(join, b));
-    if (joins) { OK(cudaStreamWaitEvent(a, join, 0)); }
+    if (joins) {
+      OK(cudaStreamWaitEvent(a, join, 0));
+    }
     OK(cudaMemsetAsync(device, 0, kBytes, a));
     EXPECT_EQ(cudaStreamEndCapture(a, &graph), joins ? cudaSuccess : cudaErrorStreamCaptureUnjoined);
     EXPECT_EQ(pinned[0], 7);

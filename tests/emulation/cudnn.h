@@ -54,8 +54,8 @@ struct CudnnDescriptor {
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, std::vector<int64_t>> numbers{};
   std::map<cudnnBackendAttributeName_t, std::vector<Part>> parts{};  // descriptors; the numbers are their addresses
-  std::shared_ptr<const CudnnEngine> engine{};  // of a configuration or a plan
-  Part graph{};                                 // that it was proposed for
+  std::shared_ptr<const CudnnEngine> engine{};                       // of a configuration or a plan
+  Part graph{};                                                      // that it was proposed for
 
   bool has(cudnnBackendAttributeName_t name) const { return numbers.contains(name); }
   const std::vector<int64_t>& list(cudnnBackendAttributeName_t name) const { return numbers.at(name); }

@@ -110,8 +110,7 @@ void Convolution::each_product(F f) const {
               const int64_t h = i * stride[0] + r * dilation[0] - pad[0], v = j * stride[1] + s * dilation[1] - pad[1];
               if (h < 0 || h >= x.dims[2] || v < 0 || v >= x.dims[3]) continue;
               for (int64_t c = 0; c < w.dims[1]; ++c)
-                f(x.row_major(n, k / of_group * w.dims[1] + c, h, v), w.row_major(k, c, r, s),
-                  y.row_major(n, k, i, j));
+                f(x.row_major(n, k / of_group * w.dims[1] + c, h, v), w.row_major(k, c, r, s), y.row_major(n, k, i, j));
             }
 }
 

@@ -29,7 +29,7 @@ TEST_F(EmulatedCudnn, TheQuickestIsMeasuredOnce) {
     EXPECT_EQ(runs(), 1u);
   }
   EXPECT_EQ(used({{.index = 5, .builds = false}, {.index = 6}}), 6);
-  EXPECT_EQ(runs(), 1u);  // nothing to choose
+  EXPECT_EQ(runs(), 1u);                   // nothing to choose
   const int64_t whole = int64_t{1} << 30;  // for which there is no memory
   EXPECT_EQ(used({{.index = 1, .workspace_bytes = whole, .milliseconds = 0.1}, {.index = 2}}), 2);
 }
@@ -43,8 +43,8 @@ TEST_F(EmulatedCudnn, EightAreMeasured) {
 TEST_F(EmulatedCudnn, KnobsTellPlansOfOneEngineApart) {
   const ConvCase c = fresh();
   const auto tile = [](int64_t size, double time) {
-    return CudnnEngine{.index = 1, .knobs = {{CUDNN_KNOB_TYPE_TILE_SIZE, size}}, .workspace_bytes = 256 * size,
-                       .milliseconds = time};
+    return CudnnEngine{
+        .index = 1, .knobs = {{CUDNN_KNOB_TYPE_TILE_SIZE, size}}, .workspace_bytes = 256 * size, .milliseconds = time};
   };
   emulation::set_cudnn_engines({tile(1, 3), tile(2, 1), tile(3, 2)});
   EXPECT_EQ(used(ConvProblem(c, ConvPass::forward, DType::f32)), 1);

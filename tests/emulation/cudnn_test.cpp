@@ -1,4 +1,6 @@
 // What the stand-in for cuDNN refuses, as the library would refuse it, or do something undefined.
+#include "tests/emulation/cudnn.h"
+
 #include <functional>
 #include <string>
 #include <utility>
@@ -6,7 +8,6 @@
 
 #include "core/cuda/device.h"
 #include "core/tensor.h"
-#include "tests/emulation/cudnn.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/support.h"
 
@@ -151,15 +152,27 @@ TEST_F(CudnnStandIn, RefusesSizesThatDoNotFit) {
   EXPECT_EQ(finish_operation({}), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(finish_operation({}, false), CUDNN_STATUS_BAD_PARAM);
   const std::pair<std::function<void(Sizes&)>, cudnnStatus_t> wrong[] = {
-      {[](Sizes& s) { s.pad = {0, 1}; }, CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH},
-      {[](Sizes& s) { s.stride = {2, 1}; }, CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH},
-      {[](Sizes& s) { s.dilation = {2, 1}; }, CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH},
+      {[](Sizes& s) {
+         s.pad = {0, 1};
+       },
+       CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH},
+      {[](Sizes& s) {
+         s.stride = {2, 1};
+       },
+       CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH},
+      {[](Sizes& s) {
+         s.dilation = {2, 1};
+       },
+       CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH},
       {[](Sizes& s) { s.y[0] = 1; }, CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH},
       {[](Sizes& s) { s.y[1] = 4; }, CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH},
       {[](Sizes& s) { s.w[1] = 3; }, CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH},
       {[](Sizes& s) { s.w[1] = 2; }, CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH},  // three outputs, two groups
       {[](Sizes& s) { s.pad = {1}; }, CUDNN_STATUS_BAD_PARAM},
-      {[](Sizes& s) { s.stride = {0, 2}; }, CUDNN_STATUS_BAD_PARAM},
+      {[](Sizes& s) {
+         s.stride = {0, 2};
+       },
+       CUDNN_STATUS_BAD_PARAM},
       {[](Sizes& s) { s.ids[2] = 1; }, CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES},
       {[](Sizes& s) { s.w_type = CUDNN_DATA_HALF; }, CUDNN_STATUS_BAD_PARAM},
   };
@@ -204,8 +217,8 @@ TEST_F(CudnnStandIn, RefusesWrongPointers) {
   EXPECT_EQ(execute(plan, {1, 2, 3}, {static_cast<char*>(a) + 16, b, c}, space), CUDNN_STATUS_EXECUTION_FAILED);
   expect_reported("out-of-bounds");
   std::vector<float> host(1000);
-  EXPECT_EQ(execute(plan, {1, 2, 3}, {a, reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(host.data()) + 15) & ~15),
-                                      c}, space),
+  EXPECT_EQ(execute(plan, {1, 2, 3},
+                    {a, reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(host.data()) + 15) & ~15), c}, space),
             CUDNN_STATUS_EXECUTION_FAILED);
   expect_reported("out-of-bounds");
   EXPECT_EQ(execute(plan, {1, 2, 3}, {a, b, c}, static_cast<char*>(space) + 16), CUDNN_STATUS_EXECUTION_FAILED);
@@ -217,7 +230,7 @@ TEST_F(CudnnStandIn, ReportsInputsNeverWritten) {
   emulation::set_cudnn_engines({{.index = 1}});
   ASSERT_EQ(finish_operation({}), CUDNN_STATUS_SUCCESS);
   const Tensor x({2 * 6 * 5 * 4}, DType::f32, kCuda), w = zeros({3 * 3 * 3 * 4}, DType::f32, kCuda),
-               y({2 * 3 * 3 * 3}, DType::f32, kCuda);
+                                                      y({2 * 3 * 3 * 3}, DType::f32, kCuda);
   EXPECT_EQ(execute(plan_of(operation), {1, 2, 3}, {View(x).data, View(w).data, View(y).data}), CUDNN_STATUS_SUCCESS);
   expect_reported("uninitialised");
 }

@@ -40,9 +40,9 @@ extern const uint3 blockDim __asm__("ringtape_block_size");
 extern const uint3 gridDim __asm__("ringtape_grid_size");
 inline constexpr int warpSize = 32;
 
-#define SHARED_ARRAY(T, name, dims)                                                               \
-  using name##_type = T dims;                                                                     \
-  static constinit ::ringtape::emulation::SharedSlot name##_slot{#name, sizeof(name##_type)};     \
+#define SHARED_ARRAY(T, name, dims)                                                           \
+  using name##_type = T dims;                                                                 \
+  static constinit ::ringtape::emulation::SharedSlot name##_slot{#name, sizeof(name##_type)}; \
   name##_type& name = *static_cast<name##_type*>(::ringtape::emulation::shared(name##_slot))
 #define SHARED_DYN(T, name) T* const name = static_cast<T*>(::ringtape::emulation::dynamic_shared())
 #define COUNTED(...) (*::ringtape::emulation::counted(&(__VA_ARGS__)))
@@ -108,7 +108,9 @@ struct Caller<kernel, void (*)(P...)> {
 };
 
 template <auto kernel>
-const char* kernel_name() { return __PRETTY_FUNCTION__; }
+const char* kernel_name() {
+  return __PRETTY_FUNCTION__;
+}
 
 template <auto kernel>
 inline Kernel registered{kernel_name<kernel>(), Caller<kernel>::sizes, Caller<kernel>::call};
@@ -186,17 +188,17 @@ inline void __threadfence_system() { ringtape::emulation::thread_fence(); }
 inline void __threadfence_block() {}
 inline void __trap(RT_PLACE) { ringtape::emulation::trap("__trap()", place); }
 
-#define RT_ATOMIC(name, expression)                                                             \
-  template <class T>                                                                            \
-  RT_INTRINSIC T name(T* p, std::type_identity_t<T> x) {                                        \
-    return ringtape::emulation::update(p, [&]([[maybe_unused]] T old) { return T(expression); });\
+#define RT_ATOMIC(name, expression)                                                               \
+  template <class T>                                                                              \
+  RT_INTRINSIC T name(T* p, std::type_identity_t<T> x) {                                          \
+    return ringtape::emulation::update(p, [&]([[maybe_unused]] T old) { return T(expression); }); \
   }
 RT_ATOMIC(atomicAdd, old + x)
 RT_ATOMIC(atomicSub, old - x)
 RT_ATOMIC(atomicMax, old < x ? x : old)
 RT_ATOMIC(atomicMin, x < old ? x : old)
 RT_ATOMIC(atomicExch, x)
-RT_ATOMIC(atomicAnd, old & x)
+RT_ATOMIC(atomicAnd, old& x)
 RT_ATOMIC(atomicOr, old | x)
 RT_ATOMIC(atomicXor, old ^ x)
 #undef RT_ATOMIC
@@ -217,13 +219,34 @@ RT_INTRINSIC T __ldg(const T* p) {
   ringtape::emulation::cached_read(p, sizeof(T));
   return *p;
 }
-template <class T> RT_INTRINSIC T __ldca(const T* p) { return *p; }
-template <class T> RT_INTRINSIC T __ldcg(const T* p) { return *p; }
-template <class T> RT_INTRINSIC T __ldcs(const T* p) { return *p; }
-template <class T> RT_INTRINSIC T __ldlu(const T* p) { return *p; }
-template <class T> RT_INTRINSIC void __stcg(T* p, std::type_identity_t<T> x) { *p = x; }
-template <class T> RT_INTRINSIC void __stcs(T* p, std::type_identity_t<T> x) { *p = x; }
-template <class T> RT_INTRINSIC void __stwb(T* p, std::type_identity_t<T> x) { *p = x; }
+template <class T>
+RT_INTRINSIC T __ldca(const T* p) {
+  return *p;
+}
+template <class T>
+RT_INTRINSIC T __ldcg(const T* p) {
+  return *p;
+}
+template <class T>
+RT_INTRINSIC T __ldcs(const T* p) {
+  return *p;
+}
+template <class T>
+RT_INTRINSIC T __ldlu(const T* p) {
+  return *p;
+}
+template <class T>
+RT_INTRINSIC void __stcg(T* p, std::type_identity_t<T> x) {
+  *p = x;
+}
+template <class T>
+RT_INTRINSIC void __stcs(T* p, std::type_identity_t<T> x) {
+  *p = x;
+}
+template <class T>
+RT_INTRINSIC void __stwb(T* p, std::type_identity_t<T> x) {
+  *p = x;
+}
 // NOLINTEND
 
 #include "tests/emulation/device_matrix.h"

@@ -8,15 +8,13 @@
 
 // NOLINTBEGIN: names as CUDA has them
 template <class A, class B>
-  requires(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>)
-constexpr std::common_type_t<A, B> min(A a, B b) {
+requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>) constexpr std::common_type_t<A, B> min(A a, B b) {
   using T = std::common_type_t<A, B>;
   if constexpr (std::is_floating_point_v<T>) return T(b) < T(a) || T(a) != T(a) ? T(b) : T(a);
   else return T(b) < T(a) ? T(b) : T(a);
 }
 template <class A, class B>
-  requires(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>)
-constexpr std::common_type_t<A, B> max(A a, B b) {
+requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>) constexpr std::common_type_t<A, B> max(A a, B b) {
   using T = std::common_type_t<A, B>;
   if constexpr (std::is_floating_point_v<T>) return T(a) < T(b) || T(a) != T(a) ? T(b) : T(a);
   else return T(a) < T(b) ? T(b) : T(a);

@@ -51,7 +51,9 @@ RT_INTRINSIC void cp_async(void* to, const void* from, int valid = bytes, RT_PLA
 }
 RT_INTRINSIC void cp_async_commit() { emulation::commit_copies(); }
 template <int groups>
-RT_INTRINSIC void cp_async_wait() { emulation::wait_for_copies(groups); }
+RT_INTRINSIC void cp_async_wait() {
+  emulation::wait_for_copies(groups);
+}
 
 RT_INTRINSIC void bar_sync(int barrier, int threads, RT_PLACE) {
   emulation::named_barrier(barrier, threads, true, place);
@@ -64,9 +66,7 @@ RT_INTRINSIC void mbarrier_init(uint64_t* barrier, int count, RT_PLACE) {
   emulation::init_mbarrier(barrier, count, place);
 }
 RT_INTRINSIC void mbarrier_arrive(uint64_t* barrier, RT_PLACE) { emulation::arrive_at(barrier, place); }
-RT_INTRINSIC void mbarrier_wait(uint64_t* barrier, int parity, RT_PLACE) {
-  emulation::wait_at(barrier, parity, place);
-}
+RT_INTRINSIC void mbarrier_wait(uint64_t* barrier, int parity, RT_PLACE) { emulation::wait_at(barrier, parity, place); }
 RT_INTRINSIC void cp_async_mbarrier_arrive(uint64_t* barrier, RT_PLACE) {
   emulation::arrive_after_copies(barrier, place);
 }

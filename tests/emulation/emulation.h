@@ -40,7 +40,7 @@ void clear_reports();
 
 // Every kernel for which launch<>() is compiled, executed or not.
 struct KernelRun {
-  std::string name;  // "softmax_forward<float>"
+  std::string name;           // "softmax_forward<float>"
   uint64_t launches[3] = {};  // by schedule
 };
 std::vector<KernelRun> kernels();

@@ -294,7 +294,10 @@ TEST(Traffic, SectorsFollowFromAddresses) {
   make_live(y);
   std::fill_n(x, kSize, 1.0f);
   mark_initialised(x, kSize * sizeof(float));
-  struct { int offset, stride; uint64_t sectors; } cases[] = {{0, 0, 1}, {0, 1, 4}, {1, 1, 5}, {0, 2, 8}, {3, 8, 32}};
+  struct {
+    int offset, stride;
+    uint64_t sectors;
+  } cases[] = {{0, 0, 1}, {0, 1, 4}, {1, 1, 5}, {0, 2, 8}, {3, 8, 32}};
   for (const auto& c : cases) {
     const Traffic t = traffic_of([&] { emulation_bugs::run_counted(x + c.offset, y, c.stride, false); });
     EXPECT_EQ(t.sectors, c.sectors + 4) << "stride " << c.stride;  // and the 4 that are written
@@ -319,7 +322,10 @@ TEST(Traffic, BanksFollowFromAddresses) {
   make_live(y);
   std::fill_n(y, kSize, 1.0f);
   mark_initialised(y, kSize * sizeof(float));
-  struct { int pitch; uint64_t conflicts; } cases[] = {{16, 0}, {48, 0}, {32, 1}, {64, 3}, {128, 7}, {144, 0}};
+  struct {
+    int pitch;
+    uint64_t conflicts;
+  } cases[] = {{16, 0}, {48, 0}, {32, 1}, {64, 3}, {128, 7}, {144, 0}};
   for (const auto& c : cases) {
     const Traffic t = traffic_of([&] { emulation_bugs::run_reads_rows(y, c.pitch); });
     EXPECT_EQ(t.conflicts, 8 * c.conflicts) << "pitch " << c.pitch;  // of 4 matrices and 4 quarters of the lanes

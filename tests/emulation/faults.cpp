@@ -68,7 +68,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 FaultHandler::FaultHandler() {
   static thread_local SignalStack stack;
   [[maybe_unused]] static const bool installed = [] {
-    struct sigaction action{};
+    struct sigaction action {};
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &before[i]);

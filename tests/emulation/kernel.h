@@ -10,11 +10,11 @@ namespace ringtape::emulation {
 struct Kernel {
   Kernel(const char* spelling, const size_t* sizes, void (*call)(void* const* args));
   Kernel(const Kernel&) = delete;
-  std::string name() const;  // "softmax_forward<float>"
+  std::string name() const;                             // "softmax_forward<float>"
   std::function<void()> with(void* const* args) const;  // one thread's execution; the arguments are copied
 
-  const char* spelling;      // a __PRETTY_FUNCTION__ with the kernel in it
-  const size_t* sizes;       // of its parameters, then 0
+  const char* spelling;  // a __PRETTY_FUNCTION__ with the kernel in it
+  const size_t* sizes;   // of its parameters, then 0
   void (*call)(void* const* args);
   Kernel* next;
   mutable uint64_t launches[3] = {};  // by schedule

@@ -28,7 +28,9 @@ struct Product {
 };
 
 template <class T>
-T& of(const Thread& t) { return *reinterpret_cast<T*>(t.value); }
+T& of(const Thread& t) {
+  return *reinterpret_cast<T*>(t.value);
+}
 
 template <class T>
 void meet(WarpOperation operation, T& mine, Place place) {

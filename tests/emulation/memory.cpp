@@ -16,10 +16,8 @@
 namespace ringtape::emulation {
 namespace {
 
-constexpr size_t kPoisonedAtMost = size_t{64}
-                                   << 20;  // per buffer, so that a very large unused one needs no memory
-constexpr size_t kDropAfter =
-    size_t{16} << 20;  // released bytes after which memory is returned to the system
+constexpr size_t kPoisonedAtMost = size_t{64} << 20;  // per buffer, so that a very large unused one needs no memory
+constexpr size_t kDropAfter = size_t{16} << 20;       // released bytes after which memory is returned to the system
 constexpr size_t kHiddenAhead = size_t{16} << 20;     // (hiding all of the arena would cost memory)
 constexpr unsigned char kCanary = 0xA5;
 
@@ -31,10 +29,10 @@ using Buffers = std::map<char*, Buffer>;
 
 struct State {
   Buffers buffers;
-  char* cursor = nullptr;  // start of the search for a gap: after the newest buffer
-  char* highest = nullptr; // nothing after it has been used
-  char* hidden = nullptr;  // everything outside buffers is hidden up to here
-  size_t released = 0;     // bytes since the last drop
+  char* cursor = nullptr;   // start of the search for a gap: after the newest buffer
+  char* highest = nullptr;  // nothing after it has been used
+  char* hidden = nullptr;   // everything outside buffers is hidden up to here
+  size_t released = 0;      // bytes since the last drop
 };
 State& state() {
   static State& s = *new State;  // outlives the objects that free memory at exit

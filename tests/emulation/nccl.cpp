@@ -19,11 +19,11 @@ namespace {
 
 // One collective of all ranks of a clique, or one message. Its stream has one operation, once all have issued it.
 struct Exchange {
-  size_t size;                   // calls
-  std::vector<NcclCall> calls;   // so far
-  std::vector<Point> begins;     // of the ranks' streams, before it
+  size_t size;                  // calls
+  std::vector<NcclCall> calls;  // so far
+  std::vector<Point> begins;    // of the ranks' streams, before it
   std::shared_ptr<CUstream_st> stream;
-  bool dead = false;             // a rank has aborted it, or the calls differ: never done
+  bool dead = false;  // a rank has aborted it, or the calls differ: never done
 };
 
 // A group of calls on one stream of a rank: the stream waits for `end`, which waits for all parts.
@@ -144,10 +144,9 @@ std::shared_ptr<Exchange> join(ncclComm& comm, const NcclCall& call, const Point
   if (exchange->calls.size() < exchange->size) return joined;
   clique.open.erase(key);
   if (joined->dead) return joined;
-  std::sort(joined->calls.begin(), joined->calls.end(), [](const NcclCall& a, const NcclCall& b) {
-    return a.is_message() ? a.kind < b.kind : a.rank < b.rank;
-  });
-  put(*joined->stream, [joined = joined.get()] { run_nccl(joined->calls); }, joined->begins);
+  std::ranges::sort(joined->calls, {}, [](const NcclCall& c) { return c.is_message() ? int(c.kind) : c.rank; });
+  const auto run = [joined = joined.get()] { run_nccl(joined->calls); };
+  put(*joined->stream, run, joined->begins);
   close_stream(*joined->stream);
   return joined;
 }
@@ -211,7 +210,7 @@ void open_group() {
 }
 
 ncclResult_t issue(NcclCall call, ncclComm_t comm, cudaStream_t stream, const char* name = __builtin_FUNCTION()) {
-  return nccl_call([&] {
+  const auto accepted = [&] {
     const bool alone = group.depth == 0;
     if (alone) open_group();
     if (const ncclResult_t status = accept(call, comm, stream)) group.error = status;
@@ -220,7 +219,8 @@ ncclResult_t issue(NcclCall call, ncclComm_t comm, cudaStream_t stream, const ch
     if (!alone) return group.error;
     --group.depth;
     return launch_group();
-  }, name);
+  };
+  return nccl_call(accepted, name);
 }
 
 // Its streams go on; what it takes part in and what is not done never will be.

@@ -20,7 +20,7 @@ struct NcclCall {
   size_t count;  // as the function takes it
   ncclDataType_t type;
   ncclRedOp_t op;
-  int root;      // of send and recv: the peer
+  int root;  // of send and recv: the peer
   int rank = 0;
   uint64_t group = 0;  // the same for all calls of a group
 
@@ -37,9 +37,9 @@ size_t nccl_communicators();
 struct NcclFaults {
   // Ranks whose calls differ wait for ever, as they mostly do with NCCL; else they get an asynchronous error.
   bool mismatches_hang = false;
-  std::string fails = "";            // the function that fails once: "ncclAllReduce"
+  std::string fails = "";  // the function that fails once: "ncclAllReduce"
   ncclResult_t with = ncclSuccess;
-  bool later = false;                // as an asynchronous error of the communicator, after it has been accepted
+  bool later = false;  // as an asynchronous error of the communicator, after it has been accepted
 };
 void set_nccl_faults(NcclFaults faults);
 

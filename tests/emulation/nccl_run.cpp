@@ -118,17 +118,17 @@ std::string nccl_memory_fault(const NcclCall& call, int ranks, int device) {
 void run_nccl(const std::vector<NcclCall>& calls) {
   const NcclCall& first = calls[0];
   const size_t n = calls.size(), bytes = first.bytes();
-  const bool sums = first.kind == NcclKind::all_reduce || first.kind == NcclKind::reduce_scatter ||
-                    first.kind == NcclKind::reduce;
+  const bool sums =
+      first.kind == NcclKind::all_reduce || first.kind == NcclKind::reduce_scatter || first.kind == NcclKind::reduce;
   for (const NcclCall& c : calls) {
     const Ranges own = ranges_of(c, int(n));
     for (const Range& range : {own.read, own.written})
       if (range.bytes && !inside_live(range.data, range.bytes))
-        return report("not-allocated", {}, concat("NCCL, rank ", c.rank, ": ", range.bytes, " bytes from ",
-                                                  describe(range.data)));
+        return report("not-allocated", {},
+                      concat("NCCL, rank ", c.rank, ": ", range.bytes, " bytes from ", describe(range.data)));
     if (sums && !initialised(own.read.data, own.read.bytes))
-      report("uninitialised", {}, concat("NCCL, rank ", c.rank, ": ", own.read.bytes, " bytes from ",
-                                         describe(own.read.data)));
+      report("uninitialised", {},
+             concat("NCCL, rank ", c.rank, ": ", own.read.bytes, " bytes from ", describe(own.read.data)));
   }
   const auto to = [](const NcclCall& c) { return static_cast<char*>(c.to); };
   const auto from = [](const NcclCall& c) { return static_cast<const char*>(c.from); };

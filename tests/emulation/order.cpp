@@ -50,8 +50,7 @@ void Order::warp_barrier(int first_thread, uint32_t lanes) {
   Stamp known;
   for (uint32_t rest = lanes; rest; rest &= rest - 1)
     merge(known, known_[size_t(first_thread + std::countr_zero(rest))]);
-  for (uint32_t rest = lanes; rest; rest &= rest - 1)
-    known_[size_t(first_thread + std::countr_zero(rest))] = known;
+  for (uint32_t rest = lanes; rest; rest &= rest - 1) known_[size_t(first_thread + std::countr_zero(rest))] = known;
 }
 
 void Order::release(Stamp& stamp) {

@@ -67,15 +67,25 @@ class Order {
   uint64_t block_of(const Access& a) const { return blocks_[ordinal(a.epoch)].number; }
 
  private:
-  struct Point {             // in a thread's execution
-    size_t block;            // its number in the grid
+  struct Point {   // in a thread's execution
+    size_t block;  // its number in the grid
     uint32_t epoch, thread;
-    uint32_t clocks[32];     // clocks of its warp that it has seen
+    uint32_t clocks[32];  // clocks of its warp that it has seen
     bool after(const Access& a) const;
   };
-  struct HandOver { Point release; size_t fences; };  // fences: how many there were
-  struct Seen { const std::vector<HandOver>* hand_overs; size_t count; uint32_t epoch, thread, clock; };
-  struct Started { uint32_t epoch; uint64_t number; };
+  struct HandOver {
+    Point release;
+    size_t fences;
+  };  // fences: how many there were
+  struct Seen {
+    const std::vector<HandOver>* hand_overs;
+    size_t count;
+    uint32_t epoch, thread, clock;
+  };
+  struct Started {
+    uint32_t epoch;
+    uint64_t number;
+  };
 
   Point point() const;
   size_t ordinal(uint32_t epoch) const;
@@ -88,7 +98,7 @@ class Order {
   std::vector<Started> blocks_;
   std::vector<Point> fences_;
   std::unordered_map<const void*, std::vector<HandOver>> hand_overs_;  // by the word of the atomic operation
-  std::vector<Seen> seen_;                 // by threads of this block
+  std::vector<Seen> seen_;                                             // by threads of this block
 };
 
 }  // namespace ringtape::emulation

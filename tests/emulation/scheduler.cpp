@@ -75,7 +75,7 @@ struct Scheduler {
   Fiber host;
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Fiber*> free;
-  std::vector<uint32_t> order;                 // of the threads
+  std::vector<uint32_t> order;                   // of the threads
   std::array<uint64_t, kMaxThreads / 64> ready;  // one bit per position in `order`: its thread can run
   uint32_t cursor = 0;
   Schedule schedule;

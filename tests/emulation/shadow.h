@@ -52,9 +52,7 @@ class Shadow final : public Checker {
   void forget(const void* p, size_t bytes) override;
 
  private:
-  static bool on_stack(const void* p) {
-    return size_t(static_cast<const char*>(p) - block.stack) < block.stack_bytes;
-  }
+  static bool on_stack(const void* p) { return size_t(static_cast<const char*>(p) - block.stack) < block.stack_bytes; }
   static constexpr size_t kArenaBytes = kDeviceBytes + kSharedBytes, kWords = kArenaBytes / 4;
 
   // The common case, inline: a whole, live word, written before it is read, without unordered accesses.

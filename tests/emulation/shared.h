@@ -12,7 +12,7 @@ namespace ringtape::emulation {
 struct SharedSlot {
   const char* name;
   size_t bytes;
-  uint64_t block = 0;      // the block for which it is placed: a count of all executed blocks
+  uint64_t block = 0;  // the block for which it is placed: a count of all executed blocks
   char* data = nullptr;
 };
 inline constexpr size_t kSharedDistance = size_t{512} << 10;
@@ -23,7 +23,7 @@ void* dynamic_shared();
 
 // For the scheduler.
 void begin_shared(size_t dynamic_bytes);
-void end_shared();                  // at the end of a block: reports writes past an array's end
+void end_shared();  // at the end of a block: reports writes past an array's end
 
 bool is_shared(const void* p);
 std::string describe_shared(const void* p);  // "byte 128 of the 128 of shared array tile"

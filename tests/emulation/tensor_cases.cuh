@@ -15,7 +15,9 @@ using namespace cuda;
 constexpr int kPitch = 24;  // 16-bit elements from row to row: 48 bytes
 
 template <auto kernel>
-void run_warp(float* x, float* y) { start<kernel>(kernel, 1, 32, 0, x, y); }
+void run_warp(float* x, float* y) {
+  start<kernel>(kernel, 1, 32, 0, x, y);
+}
 
 // y (16 x 8) = a (16 x 16) b (16 x 8), where a and b are the first numbers of x, the odd columns of b twice as large.
 enum class ProductBug { none, swapped, no_barrier, misaligned, divergent, returned, global, not_transposed };
@@ -83,7 +85,15 @@ float transposed_at(int i) { return i < 256 ? x_at(i % 16 * 16 + i / 16) : NAN; 
 
 // y[i] = the sum over blocks b of x[b kThreads + (i + 64) % kThreads]: parts of x are copied in turn into two buffers.
 enum class CopyBug {
-  none, no_wait, one_group_early, no_commit, no_barrier, overwritten, past_end, misaligned, touched
+  none,
+  no_wait,
+  one_group_early,
+  no_commit,
+  no_barrier,
+  overwritten,
+  past_end,
+  misaligned,
+  touched
 };
 template <CopyBug bug>
 __global__ void copied(const float* x, float* y) {
@@ -191,7 +201,7 @@ __global__ void phased(const float* x, float* y) {
   for (int r = 0; r < kRounds; ++r) {
     if (bug != PhaseBug::no_wait)
       mbarrier_wait(full + r % 2, r / 2 % 2 ^ (bug == PhaseBug::wrong_parity));  // BUG: phase_waits
-    total += rows[r % 2][(i + 32) % kHalf];  // BUG: phase_consumes
+    total += rows[r % 2][(i + 32) % kHalf];                                      // BUG: phase_consumes
     mbarrier_arrive(empty + r % 2);
   }
   y[blockIdx.x * kThreads + i] = total;

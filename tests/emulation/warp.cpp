@@ -107,8 +107,8 @@ bool complete_warp_operation(int thread) {
     abandon();
   });
   if (mine.operation >= WarpOperation::load_matrices && ~lanes) {
-    report("warp-mask", mine.place, concat("a matrix instruction needs 32 lanes, of which ", std::popcount(~lanes),
-                                           " have returned"));
+    report("warp-mask", mine.place,
+           concat("a matrix instruction needs 32 lanes, of which ", std::popcount(~lanes), " have returned"));
     abandon();
   }
   give_results(warp, lanes);

@@ -30,10 +30,8 @@ inline void drive_frames(const uint8_t* data, size_t size) {
     require(parsed.used <= rest.size() && encode(*parsed.frame) == rest.substr(0, parsed.used));
     rest.remove_prefix(parsed.used);
     ++requests;
-    if (parsed.frame->type == Frame::Type::bye)
-      state.left(client);
-    else
-      state.handle(client, *parsed.frame);
+    if (parsed.frame->type == Frame::Type::bye) state.left(client);
+    else state.handle(client, *parsed.frame);
   }
   for (const StoreState::Client client : {1, 2, 3}) state.left(client, "died");
   require(answers <= requests);

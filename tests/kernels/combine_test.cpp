@@ -189,7 +189,9 @@ TEST_P(Combine, BooleansAndNoSourcesAreRefused) {
   const Tensor b({3}, DType::b8), f({3});
   EXPECT_NE(test::message_of<DTypeError>([&] { combine(b, sources_of({b}), ReduceOp::sum, 1); }).find("booleans"),
             std::string::npos);
-  EXPECT_MENTIONS(test::message_of<Error>([&] { combine(f, Sources{{}, 0}, ReduceOp::sum, 1); }),
+  EXPECT_MENTIONS(test::message_of<Error>([&] {
+                    combine(f, Sources{{}, 0}, ReduceOp::sum, 1);
+                  }),
                   "expected 1 to 32 sources, got 0");
 }
 

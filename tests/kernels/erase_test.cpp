@@ -29,8 +29,8 @@ bool inside(const Rectangle& r, int64_t row, int64_t column) {
 TEST(Erase, WhatIsDrawnIsZeroAndNothingElse) {
   test::with_every_isa([] {
     for (const Shape& shape : {Shape{60, 11, 14, 3}, Shape{30, 1, 9, 1}, Shape{40, 24, 8, 2}})
-      for (const Erasing& what : {Erasing{.probability = 0.6}, Erasing{.cutout = 5},
-                                  Erasing{.probability = 1, .cutout = 3}}) {
+      for (const Erasing& what :
+           {Erasing{.probability = 0.6}, Erasing{.cutout = 5}, Erasing{.probability = 1, .cutout = 3}}) {
         const EraseParams p(what, 3, 4);
         const Tensor y = test::with_threads(3, [&] { return erased(shape, p); });
         for (int64_t i = 0; i < y.size(); ++i) {

@@ -120,8 +120,8 @@ TEST(ImagePolicy, EveryInstructionSetThreadCountAndDtypeAgrees) {
       const Tensor reference = run(images, table, policy);
       with_every_isa([&] {
         for (int threads : {1, 3})
-          EXPECT_TRUE(test::same_bytes(test::with_threads(threads, [&] { return run(images, table, policy); }),
-                                       reference));
+          EXPECT_TRUE(
+              test::same_bytes(test::with_threads(threads, [&] { return run(images, table, policy); }), reference));
       });
       for (DType dtype : {DType::f32, DType::bf16, DType::f64})
         dispatch_float(dtype, [&]<class T>() {

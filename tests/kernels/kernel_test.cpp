@@ -80,7 +80,9 @@ TEST(Kernel, ABuildForOneInstructionSetSaysWhereItDoesNotRun) {
   const Isas all = {CpuIsa::portable, CpuIsa::avx2, CpuIsa::avx512}, old = {CpuIsa::portable};
   EXPECT_EQ(usable_cpu_isas(all, old), old);
   EXPECT_EQ(usable_cpu_isas({CpuIsa::avx2}, all), Isas{CpuIsa::avx2});
-  EXPECT_EQ(message_of<DeviceError>([&] { usable_cpu_isas({CpuIsa::avx512}, {CpuIsa::portable, CpuIsa::avx2}); }),
+  EXPECT_EQ(message_of<DeviceError>([&] {
+              usable_cpu_isas({CpuIsa::avx512}, {CpuIsa::portable, CpuIsa::avx2});
+            }),
             "this build has CPU kernels for avx512 only, and this processor has portable avx2; build it on this "
             "machine, or for all with -DRINGTAPE_ISAS=all");
 }

@@ -17,8 +17,12 @@ Tensor waves(const Shape& shape) {
 
 TEST(Mix, IsTheWeightedMeanOutsideOfThePart) {
   const Tensor x = waves({5, 6, 7, 3});
-  const Mixture cases[] = {{.share = 0.625}, {.share = 0.3000030517578125, .part = {1, 2, 3, 4}},
-                           {.share = 1, .part = {0, 0, 6, 7}}, {.share = 1, .part = {5, 6, 1, 1}}, {.share = 0}, {}};
+  const Mixture cases[] = {{.share = 0.625},
+                           {.share = 0.3000030517578125, .part = {1, 2, 3, 4}},
+                           {.share = 1, .part = {0, 0, 6, 7}},
+                           {.share = 1, .part = {5, 6, 1, 1}},
+                           {.share = 0},
+                           {}};
   for (const Mixture& m : cases) {
     Tensor want({4, 6, 7, 3});
     for (int64_t i = 0; i < want.size(); ++i) {

@@ -36,7 +36,9 @@ TEST(CifarNet, TakesImagesOfOtherSizes) {
   const NoGrad no_grad;
   EXPECT_EQ(model(zeros({2, 9, 40, 1})).shape(), (Shape{2, 7}));
   EXPECT_EQ(backbone(zeros({2, 28, 28, 3})).shape(), (Shape{2, 16}));
-  EXPECT_EQ(test::message_of<UsageError>([&] { (void)model(zeros({2, 8, 9, 1})); }),
+  EXPECT_EQ(test::message_of<UsageError>([&] {
+              (void)model(zeros({2, 8, 9, 1}));
+            }),
             "cifar_net: images of (2, 8, 9, 1); it takes 9x9 and larger");
 }
 
@@ -120,7 +122,9 @@ TEST(Whitening, PatchesHaveNoCorrelationBehindIt) {
   // Channels that are alike have eigenvalues of 0.
   const Tensor grey = contiguous(expand(slice(x, 3, 0, 1), {4, 30, 30, 3}));
   for (const double v : values(nn::whitening_filters(grey, 2))) ASSERT_LE(std::fabs(v), 1.0001 / std::sqrt(5e-4));
-  EXPECT_EQ(test::message_of<ShapeError>([] { (void)nn::whitening_filters(zeros({0, 4, 4, 3}), 2); }),
+  EXPECT_EQ(test::message_of<ShapeError>([] {
+              (void)nn::whitening_filters(zeros({0, 4, 4, 3}), 2);
+            }),
             "whitening_filters: expected images (N, H, W, C) of at least 2x2, got (0, 4, 4, 3)");
 }
 

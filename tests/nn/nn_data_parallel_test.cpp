@@ -49,7 +49,7 @@ TEST(NnDataParallel, OutputsAndGradientsAreTheModels) {
         for (size_t i = 0; i < found.size(); ++i)
           for (size_t j = 0; j < found[i].size(); ++j) EXPECT_NEAR(found[i][j], expected[i][j], 1e-13);
       }
-      backward(sum(spread(x) * 0.0) + sum((*model)(x) * 0.0));  // adds nothing, from both
+      backward(sum(spread(x) * 0.0) + sum((*model)(x)*0.0));  // adds nothing, from both
       EXPECT_NEAR(gradients(*model)[0][0], expected[0][0], 1e-13);
     }
 }

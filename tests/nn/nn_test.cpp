@@ -30,11 +30,17 @@ TEST(Conv2d, TakesOnlyTheChannelsItWasMadeFor) {
   Conv2d grey(1, 6, 3), grouped(4, 6, 3, {.groups = 2});
   EXPECT_EQ(grey(ones({2, 5, 5, 1})).shape(), Shape({2, 3, 3, 6}));
   EXPECT_EQ(grouped(ones({2, 5, 5, 4})).shape(), Shape({2, 3, 3, 6}));
-  EXPECT_EQ(test::message_of<ShapeError>([&] { grey(ones({2, 5, 5, 3})); }),
+  EXPECT_EQ(test::message_of<ShapeError>([&] {
+              grey(ones({2, 5, 5, 3}));
+            }),
             "Conv2d: expected images (N, H, W, 1), got (2, 5, 5, 3); made with 1 input channels and 1 group");
-  EXPECT_EQ(test::message_of<ShapeError>([&] { grouped(ones({2, 5, 5, 2})); }),
+  EXPECT_EQ(test::message_of<ShapeError>([&] {
+              grouped(ones({2, 5, 5, 2}));
+            }),
             "Conv2d: expected images (N, H, W, 4), got (2, 5, 5, 2); made with 4 input channels and 2 groups");
-  EXPECT_NE(test::message_of<ShapeError>([&] { grey(ones({5, 5, 1})); }).find("conv2d: expected x (N, H, W, C)"),
+  EXPECT_NE(test::message_of<ShapeError>([&] {
+              grey(ones({5, 5, 1}));
+            }).find("conv2d: expected x (N, H, W, C)"),
             std::string::npos);
 }
 

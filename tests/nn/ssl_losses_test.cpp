@@ -35,7 +35,9 @@ Tensor table(int64_t n, int64_t d, F&& f) {
 }
 const Tensor kA = table(4, 3, [](double i, double j) { return std::sin(1 + 3 * i + j); });
 const Tensor kB = table(4, 3, [](double i, double j) { return std::cos(1 + 3 * i + j) + 0.1 * i; });
-Tensor bank() { return l2_normalize(table(5, 3, [](double i, double j) { return std::sin(2 + 2 * i + j); })); }
+Tensor bank() {
+  return l2_normalize(table(5, 3, [](double i, double j) { return std::sin(2 + 2 * i + j); }));
+}
 Tensor prototypes() {
   return l2_normalize(table(5, 3, [](double i, double j) { return std::cos(.5 + 1.7 * i + .9 * j); }));
 }
@@ -231,9 +233,7 @@ TEST(SslLosses, GradientsAgreeWithFiniteDifferences) {
         << loss.name;
   }
   const Tensor codes = sinkhorn(kA), low = sinkhorn(kB);
-  const auto three_crops = [&](const Tensors& z) {
-    return swav_loss({z[0], z[1], z[0] * z[1]}, {codes, low}, 0.2);
-  };
+  const auto three_crops = [&](const Tensors& z) { return swav_loss({z[0], z[1], z[0] * z[1]}, {codes, low}, 0.2); };
   EXPECT_EQ(gradcheck(three_crops, {kA, kB}), "");
   EXPECT_EQ(gradcheck([&](const Tensors& z) { return memory_bank_loss(z[0], kB, bank(), 0.2); }, {kA}), "");
   EXPECT_EQ(gradcheck([&](const Tensors& z) { return negative_cosine(z[0], kB); }, {kA}), "");
@@ -318,7 +318,9 @@ TEST(SslLosses, SayWhatDoesNotFit) {
   EXPECT_EQ(error([&] { sinkhorn(kA, {.epsilon = 0}); }), "sinkhorn: epsilon 0 and 3 iterations, both must be above 0");
   EXPECT_EQ(error([&] { swav_loss({kA}, {kA}, 1); }),
             "swav_loss: expected the scores of 2 crops or more and codes of the first of them, got 1 and 1");
-  EXPECT_EQ(error([&] { swav_loss({kA, bank()}, {kA}, 1); }),
+  EXPECT_EQ(error([&] {
+              swav_loss({kA, bank()}, {kA}, 1);
+            }),
             "swav_loss: expected two sets of embeddings (n, D), got (4, 3) and (5, 3)");
   EXPECT_EQ(error([&] { vicreg_loss(one, one); }), "vicreg_loss: a variance needs 2 rows or more, got (1, 3)");
   EXPECT_EQ(error([&] { spread(one); }), "spread: expected embeddings (n, D) of 2 rows or more, got (1, 3)");

@@ -91,8 +91,9 @@ State train(const Training& t, comm::ProcessGroup& group, int replicas = 0) {
   comm::Devices devices;
   for (int i = 0; i < replicas; ++i) devices.push_back({DeviceType::cpu, i});
   if (replicas > 0)
-    spread.emplace(*method, [&o, dtype = t.dtype]() -> std::unique_ptr<nn::Module> { return make(o, dtype); }, devices,
-                   nn::DataParallel::Options{.synchronize_batch_norm = true});
+    spread.emplace(
+        *method, [&o, dtype = t.dtype]() -> std::unique_ptr<nn::Module> { return make(o, dtype); }, devices,
+        nn::DataParallel::Options{.synchronize_batch_norm = true});
   if (group.size() > 1) nn::synchronize_batch_norm(*method, &group);
   method->distribute(group);
   Step step(*method, loss_of(*method, spread ? &*spread : nullptr), o.step, o.execution, group, o.parallel);
@@ -150,9 +151,12 @@ TEST_P(Methods, RanksTakeTheStepOfOneDeviceInF32) {
 
 TEST(OtherRecipes, RanksTrainAsOneDeviceDoes) {
   for (const char* name : {"moco", "simsiam", "swav"})
-    expect_same_over_ranks({name, "resnet18", DType::f64, 5, [](TrainOptions& o) {
-      test::set(o, {{"queue-per-view", "true"}, {"fixed-prediction-lr", "true"}, {"projection-norm", "plain"}});
-    }}, 1e-9);
+    expect_same_over_ranks(
+        {name, "resnet18", DType::f64, 5,
+         [](TrainOptions& o) {
+           test::set(o, {{"queue-per-view", "true"}, {"fixed-prediction-lr", "true"}, {"projection-norm", "plain"}});
+         }},
+        1e-9);
 }
 
 TEST_P(Methods, ReplicasTrainAsOneDeviceDoes) {

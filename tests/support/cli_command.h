@@ -32,9 +32,8 @@ class CliTest : public testing::Test {
   CliResult run(const std::string& arguments, const std::string& before = "") {
     const std::string out = (folder_ / "out").string(), err = (folder_ / "err").string();
     const std::string command = "cd " + (folder_ / "work").string() +
-                                " && env -u RINGTAPE_DATA_DIR -u RINGTAPE_THREADS -u RINGTAPE_LOG " + before +
-                                " " + RINGTAPE_BINARY + " " + arguments + " >" + out + " 2>" + err +
-                                " </dev/null";
+                                " && env -u RINGTAPE_DATA_DIR -u RINGTAPE_THREADS -u RINGTAPE_LOG " + before + " " +
+                                RINGTAPE_BINARY + " " + arguments + " >" + out + " 2>" + err + " </dev/null";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
   }
@@ -60,8 +59,7 @@ class CliTest : public testing::Test {
     for (const std::string split : {"train", "t10k"}) {
       write_file((data / (split + "-images-idx3-ubyte")).string(),
                  idx({0, 0, 8, 3, 0, 0, 0, 20, 0, 0, 0, 2, 0, 0, 0, 2}, 80, 100));
-      write_file((data / (split + "-labels-idx1-ubyte")).string(),
-                 idx({0, 0, 8, 1, 0, 0, 0, 20}, 20, broken ? 11 : 3));
+      write_file((data / (split + "-labels-idx1-ubyte")).string(), idx({0, 0, 8, 1, 0, 0, 0, 20}, 20, broken ? 11 : 3));
     }
     return data.string();
   }

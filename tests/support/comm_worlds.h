@@ -70,8 +70,8 @@ inline const ThreadWorld kThreadWorlds[] = {
 };
 
 inline const World kWorlds[] = {
-    {"threads", 17, threads_over<threads_transport>},      {"threads over shm", 17, threads_over<shm_transport>},
-    {"threads over tcp", 17, threads_over<tcp_transport>}, {"processes over shm", 8, processes_over<shm_transport>},
+    {"threads", 17, threads_over<threads_transport>},         {"threads over shm", 17, threads_over<shm_transport>},
+    {"threads over tcp", 17, threads_over<tcp_transport>},    {"processes over shm", 8, processes_over<shm_transport>},
     {"processes over tcp", 8, processes_over<tcp_transport>}, {"simulated", 17, simulated},
 };
 

@@ -28,8 +28,7 @@ class CompareCommand : public testing::Test {
 
   // Returns the exit code; the output is in `out` and `err`. `before`: commands of the shell that starts it.
   int run(const std::string& flags, const std::string& before = "") {
-    const std::string line = "cd " + folder_.string() +
-                             " && echo $$ >pid && " + before +
+    const std::string line = "cd " + folder_.string() + " && echo $$ >pid && " + before +
                              " exec env -u RINGTAPE_THREADS -u RINGTAPE_DATA_DIR " + command_ + " " + flags +
                              " >out 2>err </dev/null";
     const int status = std::system(line.c_str());

@@ -35,7 +35,7 @@ struct Data {
 inline Data draw(const Case& t, DType dtype = DType::f32) {
   manual_seed(3);
   const Data d{randn({t.n, t.h, t.w, t.c}), randn({t.k, t.r, t.s, t.c / t.groups}), t.bias ? randn({t.k}) : Tensor{},
-         randn({t.n, t.rows(), t.columns(), t.k})};
+               randn({t.n, t.rows(), t.columns(), t.k})};
   return d.each([dtype](const Tensor& x) { return cast(x, dtype); });
 }
 
@@ -106,31 +106,30 @@ inline const Case kResNet[] = {{"stem", 2, 32, 32, 3, 64, 3, 3, square_window(1,
 
 // Winograd's from 16 channels on: every padding, tiles that reach beyond the image, one
 // block and several, incomplete vectors.
-inline const Case kOdd[] = {
-    {"one pixel", 1, 1, 1, 16, 16, 3, 3, square_window(1, 1)},
-    {"one place", 1, 3, 3, 17, 19, 3, 3, square_window(1)},
-    {"5x7", 1, 5, 7, 17, 19, 3, 3, square_window(1, 1), 1, true},
-    {"no padding", 2, 9, 6, 33, 16, 3, 3, square_window(1), 1, true},
-    {"padding 2", 1, 6, 7, 16, 50, 3, 3, square_window(1, 2)},
-    {"paddings", 2, 7, 8, 20, 24, 3, 3, {1, 1, 0, 2, 1, 1}},
-    {"many tiles", 8, 33, 31, 16, 17, 3, 3, square_window(1, 1), 1, true},
-    {"many deep tiles", 3, 30, 29, 200, 16, 3, 3, square_window(1, 1)},
-    {"few channels", 2, 6, 5, 1, 19, 3, 3, square_window(1, 1), 1, true},
-    {"one output channel", 1, 5, 7, 17, 1, 3, 3, square_window(1, 1), 1, true},
-    {"5x5", 1, 9, 8, 3, 7, 5, 5, square_window(1, 2), 1, true},
-    {"7x7 stride 2", 1, 15, 14, 3, 20, 7, 7, square_window(2, 3)},
-    {"stride 3, 2", 2, 11, 10, 6, 5, 3, 2, {3, 2, 1, 0, 1, 1}},
-    {"dilation 2", 1, 9, 9, 4, 6, 3, 3, square_window(1, 2, 2)},
-    {"dilation 2, stride 2", 1, 9, 11, 4, 6, 3, 3, square_window(2, 2, 2)},
-    {"dilation 3, stride 2", 1, 12, 9, 18, 6, 2, 3, square_window(2, 3, 3)},
-    {"stride beyond the kernel", 1, 9, 9, 5, 4, 1, 2, square_window(3)},
-    {"1x1", 3, 5, 7, 40, 33, 1, 1, square_window(1), 1, true},
-    {"grouped", 2, 6, 5, 12, 8, 3, 3, square_window(1, 1), 4, true},
-    {"grouped, stride 2", 1, 7, 8, 34, 6, 3, 3, square_window(2, 1), 2},
-    {"depthwise", 2, 6, 7, 19, 19, 3, 3, square_window(1, 1), 19, true},
-    {"depthwise, stride 2, twice as many", 1, 7, 9, 17, 34, 5, 3, square_window(2, 2), 17},
-    {"padding beyond the kernel", 1, 2, 3, 4, 5, 3, 3, square_window(1, 4)},
-    {"pixels beyond a block", 2, 20, 19, 5, 9, 3, 3, square_window(1, 1)}};
+inline const Case kOdd[] = {{"one pixel", 1, 1, 1, 16, 16, 3, 3, square_window(1, 1)},
+                            {"one place", 1, 3, 3, 17, 19, 3, 3, square_window(1)},
+                            {"5x7", 1, 5, 7, 17, 19, 3, 3, square_window(1, 1), 1, true},
+                            {"no padding", 2, 9, 6, 33, 16, 3, 3, square_window(1), 1, true},
+                            {"padding 2", 1, 6, 7, 16, 50, 3, 3, square_window(1, 2)},
+                            {"paddings", 2, 7, 8, 20, 24, 3, 3, {1, 1, 0, 2, 1, 1}},
+                            {"many tiles", 8, 33, 31, 16, 17, 3, 3, square_window(1, 1), 1, true},
+                            {"many deep tiles", 3, 30, 29, 200, 16, 3, 3, square_window(1, 1)},
+                            {"few channels", 2, 6, 5, 1, 19, 3, 3, square_window(1, 1), 1, true},
+                            {"one output channel", 1, 5, 7, 17, 1, 3, 3, square_window(1, 1), 1, true},
+                            {"5x5", 1, 9, 8, 3, 7, 5, 5, square_window(1, 2), 1, true},
+                            {"7x7 stride 2", 1, 15, 14, 3, 20, 7, 7, square_window(2, 3)},
+                            {"stride 3, 2", 2, 11, 10, 6, 5, 3, 2, {3, 2, 1, 0, 1, 1}},
+                            {"dilation 2", 1, 9, 9, 4, 6, 3, 3, square_window(1, 2, 2)},
+                            {"dilation 2, stride 2", 1, 9, 11, 4, 6, 3, 3, square_window(2, 2, 2)},
+                            {"dilation 3, stride 2", 1, 12, 9, 18, 6, 2, 3, square_window(2, 3, 3)},
+                            {"stride beyond the kernel", 1, 9, 9, 5, 4, 1, 2, square_window(3)},
+                            {"1x1", 3, 5, 7, 40, 33, 1, 1, square_window(1), 1, true},
+                            {"grouped", 2, 6, 5, 12, 8, 3, 3, square_window(1, 1), 4, true},
+                            {"grouped, stride 2", 1, 7, 8, 34, 6, 3, 3, square_window(2, 1), 2},
+                            {"depthwise", 2, 6, 7, 19, 19, 3, 3, square_window(1, 1), 19, true},
+                            {"depthwise, stride 2, twice as many", 1, 7, 9, 17, 34, 5, 3, square_window(2, 2), 17},
+                            {"padding beyond the kernel", 1, 2, 3, 4, 5, 3, 3, square_window(1, 4)},
+                            {"pixels beyond a block", 2, 20, 19, 5, 9, 3, 3, square_window(1, 1)}};
 
 // The same of n images.
 inline Case many(Case t, int64_t n) {

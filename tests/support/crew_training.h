@@ -42,8 +42,8 @@ struct Plan {
   int64_t steps = 3;  // of the training
   std::vector<Strike> strikes{};
   int random_strikes = 0;
-  int failures = 0;   // so often the second step fails, though nobody goes
-  size_t hosts = 2;   // on which the processes are in turn
+  int failures = 0;  // so often the second step fails, though nobody goes
+  size_t hosts = 2;  // on which the processes are in turn
   std::vector<Cut> cuts{};
   Bug bug = Bug::none;
 };
@@ -317,12 +317,12 @@ class CrewTraining : public SimulatedProcesses {
   const Plan plan_;
   std::vector<State> states_;
   std::vector<int64_t> ids_;
-  std::map<int64_t, std::string> deals_;  // texts
-  std::set<int64_t> failed_;              // generations, without a reason
-  std::map<std::string, State> arrived_;  // at a step: the first
-  std::vector<State> history_;            // published, by step
-  int64_t newest_ = 0, newest_deal_ = 0;  // generation that has published, and that somebody knows
-  std::set<size_t> was_cut_;              // hosts, as a process has noticed
+  std::map<int64_t, std::string> deals_;        // texts
+  std::set<int64_t> failed_;                    // generations, without a reason
+  std::map<std::string, State> arrived_;        // at a step: the first
+  std::vector<State> history_;                  // published, by step
+  int64_t newest_ = 0, newest_deal_ = 0;        // generation that has published, and that somebody knows
+  std::set<size_t> was_cut_;                    // hosts, as a process has noticed
   std::set<int64_t> members_, newest_members_;  // ids, of all deals and of the newest
 };
 

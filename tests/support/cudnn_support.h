@@ -65,9 +65,7 @@ struct ConvProblem {
     else if (pass == ConvPass::backward_data) conv2d_backward_data(want, wide(y), wide(w), window);
     else conv2d_backward_weights(want, wide(y), wide(x), window);
   }
-  const Tensor& output() const {
-    return pass == ConvPass::forward ? y : pass == ConvPass::backward_data ? x : w;
-  }
+  const Tensor& output() const { return pass == ConvPass::forward ? y : pass == ConvPass::backward_data ? x : w; }
   int64_t terms() const {  // of a sum, at most
     if (pass == ConvPass::backward_weights) return y.size() / y.shape()[3];
     return w.size() / (pass == ConvPass::forward ? w.shape()[0] : 1);

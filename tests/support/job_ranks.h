@@ -13,8 +13,8 @@
 namespace ringtape::comm::test {
 
 using ringtape::test::Child;
-using ringtape::test::TemporaryFolder;
 using ringtape::test::message_of;
+using ringtape::test::TemporaryFolder;
 
 inline constexpr int kLong = 20;  // seconds, for events that are expected to happen
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

@@ -66,7 +66,8 @@ class Child {
   // Its exit status, or the signal that ended it.
   int wait() {
     int status = 0;
-    while (pid_ > 0 && ::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {}
+    while (pid_ > 0 && ::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
     pid_ = -1;
     return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
   }

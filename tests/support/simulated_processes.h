@@ -44,9 +44,9 @@ class SimulatedProcesses {
     friend SimulatedProcesses;
     std::function<void(Process&)> body{};
     bool waits = false, woken = false;
-    int frozen = 0;    // deadlines that must pass
-    double thaws = 0;  // of one that hangs for long
-    int since = 0;     // the decision at which it began, or went on after it had hung
+    int frozen = 0;      // deadlines that must pass
+    double thaws = 0;    // of one that hangs for long
+    int since = 0;       // the decision at which it began, or went on after it had hung
     double until = 1e9;  // of its wait, in the simulation's seconds
     std::vector<std::string> keys{};
     std::vector<std::pair<std::string, std::string>> wills{};
@@ -74,7 +74,8 @@ class SimulatedProcesses {
   std::shared_ptr<comm::Store> store_of(Process& p);
 
   void run() {
-    while (wrong_.empty() && go_on()) {}
+    while (wrong_.empty() && go_on()) {
+    }
     for (Process& p : processes_)
       if (p.end.empty()) p.wills.clear(), crash(p);
   }
@@ -126,9 +127,7 @@ class SimulatedProcesses {
     return all;
   }
   uint64_t draw() { return random_ ^= random_ << 13, random_ ^= random_ >> 7, random_ ^= random_ << 17; }
-  static bool can_go_on(const Process& p) {
-    return p.begun && p.end.empty() && !p.frozen && (!p.waits || p.woken);
-  }
+  static bool can_go_on(const Process& p) { return p.begun && p.end.empty() && !p.frozen && (!p.waits || p.woken); }
 
   bool go_on() {
     if (++decisions_ > kMostDecisions) return wrong("all end", "the processes go on for ever"), false;

@@ -22,6 +22,8 @@ void expect_close(const Tensor& a, const Tensor& b, double rtol, double atol, co
 // Whether a text contains a part, or not.
 #define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
 #define EXPECT_LACKS(text, part) EXPECT_EQ(std::string(text).find(part), std::string::npos) << text
+// That nothing is said, such as by ranks.
+#define EXPECT_SILENT(said) EXPECT_EQ(said, "")
 
 // The message of the E that f throws; fails if f throws nothing, or another type.
 template <class E, class F>

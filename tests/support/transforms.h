@@ -37,7 +37,9 @@ inline Dataset shapes_for_transforms() {
   Dataset out{.name = "noise",
               .images = Tensor({45, 10, 12, 3}, DType::u8),
               .labels = Tensor({45}, DType::i64),
-              .classes = 5, .mean = {0.5, 0.4, 0.3}, .deviation = {0.2, 0.3, 0.25}};
+              .classes = 5,
+              .mean = {0.5, 0.4, 0.3},
+              .deviation = {0.2, 0.3, 0.25}};
   for (int64_t i = 0; i < out.images.size(); ++i)
     out.images.data<uint8_t>()[i] = uint8_t(philox(3, uint64_t(Stream::test), uint64_t(i)).x[0]);
   for (int64_t i = 0; i < 45; ++i) out.labels.data<int64_t>()[i] = i % 5;

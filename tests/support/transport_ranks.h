@@ -58,8 +58,8 @@ inline void pass_around(Transport& t, const std::vector<size_t>& sizes, bool sha
   }
 }
 
-inline const std::vector<size_t> kSizes = {0, 1, 63, 64, 65, 4095, 4096, 4097, 100003,
-                                    (256 << 10) - 64, 256 << 10, (256 << 10) + 1, (1 << 20) + 7};
+inline const std::vector<size_t> kSizes = {
+    0, 1, 63, 64, 65, 4095, 4096, 4097, 100003, (256 << 10) - 64, 256 << 10, (256 << 10) + 1, (1 << 20) + 7};
 
 // Starts many messages before it waits for the first; even ones go to the next rank, odd ones to the previous rank.
 inline void many_tickets(Transport& t) {

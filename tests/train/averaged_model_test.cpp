@@ -8,7 +8,8 @@ class AveragedModelTest : public test::ImageFolders {
   // On little data, with batches of 16, so that running statistics move fast.
   void train(const std::string& flags) {
     ASSERT_EQ(run("train --data shapes --train-size 400 --test-size 100 --model resnet18 --width 4 --batch-size 16 "
-                  "--optimizer sgd --lr 0.1 --threads 1 --overwrite " + flags),
+                  "--optimizer sgd --lr 0.1 --threads 1 --overwrite " +
+                  flags),
               0)
         << file("err");
   }
@@ -27,8 +28,7 @@ TEST_F(AveragedModelTest, HasRunningStatisticsOfItsOwn) {
 
   // The training itself goes on with its own; a resumed one ends as if nothing had happened.
   train("--epochs 4 --run raw");
-  EXPECT_EQ(file("runs/raw/checkpoints/last/model.safetensors"),
-            file("runs/whole/checkpoints/last/model.safetensors"));
+  EXPECT_EQ(file("runs/raw/checkpoints/last/model.safetensors"), file("runs/whole/checkpoints/last/model.safetensors"));
   train("--epochs 4 --ema 0.95 --run parts --max-steps 30 --checkpoint-steps 7");
   ASSERT_EQ(run("train --run parts --resume --max-steps 0"), 0) << file("err");
   EXPECT_EQ(file("runs/parts/exported/model.safetensors"), exported);
@@ -44,8 +44,9 @@ TEST_F(AveragedModelTest, IsTheSameOnAllRanks) {
 
 TEST_F(AveragedModelTest, ThatIsStillWhatItBeganWithIsNotedOnce) {
   train("--epochs 1 --ema 0.999 --run short --max-steps 23");
-  EXPECT_MENTIONS(file("err"), "--ema 0.999: after 23 steps 98 % of the average are still the weights at the start; "
-                               "with --ema 0.88 it is 5 %");
+  EXPECT_MENTIONS(file("err"),
+                  "--ema 0.999: after 23 steps 98 % of the average are still the weights at the start; "
+                  "with --ema 0.88 it is 5 %");
   ASSERT_EQ(run("train --run short --resume --max-steps 0 --epochs 2"), 0);
   EXPECT_EQ(file("err"), "");
 }

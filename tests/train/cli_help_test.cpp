@@ -16,9 +16,9 @@ namespace ringtape {
 namespace {
 
 const std::vector<std::string> kCommands = {
-    "train",      "pretrain",          "evaluate",  "predict",     "embed",         "export", "compare", "launch",
-    "store", "bench step", "bench tune", "bench collectives", "data info", "data verify",
-    "data download", "doctor", "list"};
+    "train",     "pretrain",    "evaluate",      "predict",    "embed",      "export",
+    "compare",   "launch",      "store",         "bench step", "bench tune", "bench collectives",
+    "data info", "data verify", "data download", "doctor",     "list"};
 
 size_t longest_line(const std::string& text) {
   std::istringstream in(text);

@@ -21,9 +21,9 @@ constexpr const char* kTiny = "train --train-size 300 --test-size 60 --epochs 2 
 TEST_F(CliTest, HelpAndVersion) {
   const CliResult overview = run("--help");
   EXPECT_EQ(overview.code, 0);
-  for (const char* command : {"train", "pretrain", "evaluate", "embed", "export", "compare", "data info", "data verify",
-                              "data download", "launch", "store", "bench step", "bench collectives",
-                              "doctor", "list"}) {
+  for (const char* command :
+       {"train", "pretrain", "evaluate", "embed", "export", "compare", "data info", "data verify", "data download",
+        "launch", "store", "bench step", "bench collectives", "doctor", "list"}) {
     EXPECT_MENTIONS(overview.out, command);
     const CliResult help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << help.err;
@@ -152,13 +152,13 @@ TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
   EXPECT_EQ(lines[5]["step"], 18);
   EXPECT_EQ(lines[5]["top1"], lines[4]["top1"]);
   EXPECT_EQ(lines[5]["parameters"], 3072 * 16 + 16 + 160 + 10);
-  for (const char* key : {"loss", "top1", "top5", "lr", "images_per_s", "seconds", "data_s", "forward_s",
-                          "backward_s", "optimizer_s", "peak_bytes"})
+  for (const char* key : {"loss", "top1", "top5", "lr", "images_per_s", "seconds", "data_s", "forward_s", "backward_s",
+                          "optimizer_s", "peak_bytes"})
     EXPECT_TRUE(lines[0].contains(key)) << key;
 
   const Json env = parse_json(read_file((dir / "env.json").string()));
-  for (const char* key : {"ringtape", "revision", "time", "command_line", "host", "cpu", "isa", "threads",
-                          "compiler", "libraries"})
+  for (const char* key :
+       {"ringtape", "revision", "time", "command_line", "host", "cpu", "isa", "threads", "compiler", "libraries"})
     EXPECT_TRUE(env.contains(key)) << key;
   EXPECT_EQ(env["command_line"][1], "train");
   EXPECT_MENTIONS(read_file((dir / "train.log").string()), "top-1");
@@ -195,12 +195,10 @@ TEST_F(CliTest, TheSameRunTwiceGivesTheSameBytes) {
                                "--run f --workers 3"};
   std::string first;
   for (const char* variant : variants) {
-    const CliResult r =
-        run(std::string(kTiny) + "--dropout 0.2 --optimizer adamw --weight-decay 0.01 " + variant);
+    const CliResult r = run(std::string(kTiny) + "--dropout 0.2 --optimizer adamw --weight-decay 0.01 " + variant);
     ASSERT_EQ(r.code, 0) << r.err;
     const std::string name(1, variant[6]);
-    const std::string bytes =
-        read_file((folder_ / "work/runs" / name / "exported/model.safetensors").string());
+    const std::string bytes = read_file((folder_ / "work/runs" / name / "exported/model.safetensors").string());
     if (first.empty()) first = bytes;
     EXPECT_TRUE(bytes == first) << variant;
   }
@@ -215,8 +213,8 @@ TEST_F(CliTest, PrecedenceOfFlagsConfigurationAndEnvironment) {
       run("train --config " + config + " --lr 0.25 --hidden=4 --batch_size 10 --run p", "RINGTAPE_THREADS=1");
   ASSERT_EQ(r.code, 0) << r.err;
   const std::string written = read_file((folder_ / "work/runs/p/config.toml").string());
-  for (const char* line : {"epochs = 1\n", "hidden = 4\n", "lr = 0.25\n", "batch-size = 10\n",
-                           "threads = 1\n", "val-size = 10\n"})
+  for (const char* line :
+       {"epochs = 1\n", "hidden = 4\n", "lr = 0.25\n", "batch-size = 10\n", "threads = 1\n", "val-size = 10\n"})
     EXPECT_MENTIONS(written, line);
   ASSERT_EQ(run("train --config runs/p/config.toml --run q").code, 0);
   EXPECT_EQ(read_file((folder_ / "work/runs/q/config.toml").string()), written);
@@ -287,8 +285,7 @@ TEST_F(CliTest, ARunPathNeedNotBeUtf8) {
 
 TEST_F(CliTest, ReadsIdxFilesFromTheEnvironmentsFolder) {
   const std::string data = write_idx_set(false);
-  const CliResult r =
-      run("train --data mnist --epochs 1 --batch-size 4 --run i --json", "RINGTAPE_DATA_DIR=" + data);
+  const CliResult r = run("train --data mnist --epochs 1 --batch-size 4 --run i --json", "RINGTAPE_DATA_DIR=" + data);
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_MENTIONS(read_file((folder_ / "work/runs/i/config.toml").string()), "data-dir = \"" + data);
 }

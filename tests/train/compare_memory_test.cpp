@@ -27,7 +27,10 @@ TEST(CompareMemory, TableHasWhatIsMeasuredBesideTheFormula) {
   EXPECT_NEAR(json[0]["deviation"].get<double>(), 0.0075, 1e-12);
   EXPECT_EQ(json[0]["peak_bytes"], 61e6);
   EXPECT_EQ(json[0]["bucket_bytes"], 5'000'000);
-  EXPECT_EQ(json[1], (Json{{"strategy", "ddp"}, {"devices", 4}, {"formula_bytes", 2'860'000'000}, {"bucket_bytes", 0},
+  EXPECT_EQ(json[1], (Json{{"strategy", "ddp"},
+                           {"devices", 4},
+                           {"formula_bytes", 2'860'000'000},
+                           {"bucket_bytes", 0},
                            {"fits", false}}));
 }
 
@@ -87,9 +90,8 @@ TEST_F(CompareMemoryCommand, ARowThatDoesNotFitSaysSo) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers take more address space than the limit";
 #endif
-  ASSERT_EQ(run("--hidden 20000 --batch-size 2 --devices 2 --strategies ddp,zero1 --transport tcp",
-                "ulimit -v 1400000;"),
-            0)
+  ASSERT_EQ(
+      run("--hidden 20000 --batch-size 2 --devices 2 --strategies ddp,zero1 --transport tcp", "ulimit -v 1400000;"), 0)
       << err;
   EXPECT_MENTIONS(out, "| ddp | 2 | 986.6 | does not fit | - | 0.0 | - | - |\n| zero1 | 2 | 739.9 | 739.9 | ");
   EXPECT_MENTIONS(out, "with --strategy zero1 ");  // the error of the training

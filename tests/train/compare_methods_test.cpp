@@ -156,7 +156,9 @@ TEST_F(CompareMethodsCommand, PretrainsEachOnceAndWritesTheTable) {
 TEST_F(CompareMethodsCommand, TakesSettingsOfWhatThePresetChooses) {
   write_file((folder_ / "c.toml").string(), "gather-distributed = true\ntemperature = 0.3\n");
   ASSERT_EQ(run("--methods simclr --strategies single --epochs 1 --momentum 0.8 --final-lr 0.001 --projection-hidden 8 "
-                "--projection-dim 4 --preset corrected --config c.toml"), 0) << err;
+                "--projection-dim 4 --preset corrected --config c.toml"),
+            0)
+      << err;
   const std::string config = file("simclr-single-1-seed-0/config.toml");
   for (const char* line :
        {"momentum = 0.8\n", "final-lr = 0.001\n", "temperature = 0.3\n", "gather-distributed = false\n"})
@@ -165,7 +167,9 @@ TEST_F(CompareMethodsCommand, TakesSettingsOfWhatThePresetChooses) {
 
 TEST_F(CompareMethodsCommand, SwitchesAreThoseThatAreAskedFor) {
   ASSERT_EQ(run("--methods simclr,simsiam --strategies ddp --devices 2 --sync-bn off --gather both --epochs 1 --json "
-                "--projection-hidden 32 --projection-dim 16 --prediction-hidden 16"), 0) << err;
+                "--projection-hidden 32 --projection-dim 16 --prediction-hidden 16"),
+            0)
+      << err;
   const Json rows = parse_json(out)["methods"];
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0]["gather"], true);

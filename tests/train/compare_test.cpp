@@ -47,8 +47,9 @@ TEST(Compare, TableHasARowAStrategy) {
                                        {"ddp", 2, {run_of(2, 0.5, 160), run_of(4, 0.6, 200)}}};
   for (FinishedRun& r : all[1].runs) r.step_bytes = 44.7e6, r.hidden = 0.935;
   const std::string table = comparison_table(all);
-  const std::string first = "| single | 1 | 1.5000 ± 0.0000 | 55.00 ± 7.07 | 90.00 ± 0.00 "
-                            "| 3.00 ± 0.00 | 100 ± 0 | 1.00 | 25.0 ± 0.0 | 7.0 ± 0.0 | - | - |\n";
+  const std::string first =
+      "| single | 1 | 1.5000 ± 0.0000 | 55.00 ± 7.07 | 90.00 ± 0.00 "
+      "| 3.00 ± 0.00 | 100 ± 0 | 1.00 | 25.0 ± 0.0 | 7.0 ± 0.0 | - | - |\n";
   EXPECT_NE(table.find(first), std::string::npos) << table;
   const std::string second = "| 180 ± 28 | 1.80 | 25.0 ± 0.0 | 7.0 ± 0.0 | 44.70 ± 0.00 | 94 ± 0 |\n";
   EXPECT_NE(table.find(second), std::string::npos) << table;

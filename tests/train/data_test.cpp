@@ -197,8 +197,7 @@ TEST_F(DataTest, RefusesFilesThatDoNotFitTogether) {
   EXPECT_MENTIONS(error_of<FormatError>([&] { load(folder_); }), "holds 12 images but");
   write_set(folder_, false);
   write(folder_ / "train-labels-idx1-ubyte", idx({12}, Bytes(7, '\3') + '\12' + Bytes(4, '\0')));
-  EXPECT_MENTIONS(error_of<FormatError>([&] { load(folder_); }),
-                  "label 10 at position 7; expected labels from 0 to 9");
+  EXPECT_MENTIONS(error_of<FormatError>([&] { load(folder_); }), "label 10 at position 7; expected labels from 0 to 9");
   write_set(folder_, false, "-", 0, 0);
   EXPECT_MENTIONS(error_of<FormatError>([&] { load(folder_); }), "no images");
   write_set(folder_, false);
@@ -209,8 +208,7 @@ TEST_F(DataTest, RefusesFilesThatDoNotFitTogether) {
 TEST(Mnist, ReadsTheRealSet) {
   const char* given = std::getenv("RINGTAPE_DATA_DIR");
   const fs::path folder = given ? fs::path(given) : fs::path(RINGTAPE_SOURCE_DIR) / "../shared/data/mnist";
-  if (!fs::exists(folder))
-    GTEST_SKIP() << "no MNIST in " << folder << "; set RINGTAPE_DATA_DIR to its folder";
+  if (!fs::exists(folder)) GTEST_SKIP() << "no MNIST in " << folder << "; set RINGTAPE_DATA_DIR to its folder";
   const Splits set = find_dataset("mnist").load({.dir = folder.string()});
   EXPECT_EQ(set.train.images.shape(), (Shape{60000, 28, 28, 1}));
   EXPECT_EQ(set.test.images.shape(), (Shape{10000, 28, 28, 1}));
@@ -359,8 +357,7 @@ TEST(Shapes, AreBalancedAndMatchTheirStatistics) {
   for (int64_t label : set.labels.span<int64_t>()) ++count[size_t(label)];
   EXPECT_EQ(count, std::vector<int>(10, 200));
   double sum = 0, squares = 0;
-  for (uint8_t pixel : set.images.span<uint8_t>())
-    sum += pixel / 255.0, squares += pixel / 255.0 * (pixel / 255.0);
+  for (uint8_t pixel : set.images.span<uint8_t>()) sum += pixel / 255.0, squares += pixel / 255.0 * (pixel / 255.0);
   const double n = double(set.images.size()), mean = sum / n;
   EXPECT_NEAR(mean, set.mean[0], 0.02);
   EXPECT_NEAR(std::sqrt(squares / n - mean * mean), set.deviation[0], 0.02);

@@ -111,9 +111,9 @@ TEST_F(LaunchersTest, Torchrun) {
 class HostileTest : public DdpTest {
  protected:
   struct Rank {
-    std::string flags;        // in addition to the flags of all ranks
-    std::string variables;    // NAME=value, which replace the variables of its rank
-    std::string before;       // shell commands, each with "; "
+    std::string flags;      // in addition to the flags of all ranks
+    std::string variables;  // NAME=value, which replace the variables of its rank
+    std::string before;     // shell commands, each with "; "
   };
   struct Job {
     int number;
@@ -182,9 +182,8 @@ TEST_F(HostileTest, WhatAllMustHaveInCommon) {
 TEST_F(HostileTest, WhoEndsTellsTheOthers) {
   const Job data = start_ranks(kTraining, {{}, {}, {"--weights /nowhere.safetensors", "", ""}});
   const Job nan = start_ranks(kTraining + " --lr 1e30", {{}, {}, {}});
-  const Job disk =
-      start_ranks(kTraining + " --transport tcp --hidden 300 --snapshots 0",
-                  {{"", "", "trap '' XFSZ; ulimit -f 100; "}, {}});
+  const Job disk = start_ranks(kTraining + " --transport tcp --hidden 300 --snapshots 0",
+                               {{"", "", "trap '' XFSZ; ulimit -f 100; "}, {}});
   await_end(data, "/nowhere.safetensors: cannot open");
   EXPECT_MENTIONS(said(data, 0), "rank 2 on ");
   EXPECT_EQ(said(data, 2).find("rank 2 on "), std::string::npos) << said(data, 2);

@@ -72,7 +72,7 @@ class ElasticTrainTest : public JobTest {
   std::map<std::string, std::string> files(const std::string& name) const {
     std::map<std::string, std::string> out;
     for (const auto& entry : fs::recursive_directory_iterator(run_folder(name))) {
-      struct stat s{};
+      struct stat s {};
       EXPECT_EQ(::lstat(entry.path().c_str(), &s), 0);
       const std::string text = entry.is_regular_file() ? read_file(entry.path().string()) : "";
       out[entry.path().string()] = concat(s.st_ino, " ", s.st_mtim.tv_sec, ".", s.st_mtim.tv_nsec, "\n", text);
@@ -107,8 +107,8 @@ TEST_F(ElasticTrainTest, WhoIsTooManyWaitsUntilNeeded) {
   const pid_t launcher = launch(4, "spare", concat("--max-restarts 0 --master-port ", port), "", "100");
   await_steps("spare");
   ::kill(rank_of(launcher, 1), SIGSTOP);  // the others wait for it
-  const pid_t other = start(concat("export RINGTAPE_TOKEN=0123456789abcdef; ringtape launch --join 127.0.0.1:", port,
-                                   " -n 1"), "other");
+  const pid_t other = start(
+      concat("export RINGTAPE_TOKEN=0123456789abcdef; ringtape launch --join 127.0.0.1:", port, " -n 1"), "other");
   const pid_t spare = rank_of(other, 0);
   EXPECT_TRUE(within(120, [&] { return log("other").find("waits for a place") != std::string::npos; })) << log("other");
   EXPECT_LACKS(log(), "generation 2");

@@ -1,6 +1,4 @@
 // Images that each batch decodes: the same bytes as images that are kept, and random crops of the whole image.
-#include "train/data/encoded_images.h"
-
 #include <gtest/gtest.h>
 #include <png.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include "kernels/random_view.h"
 #include "tests/support/support.h"
 #include "tests/support/transforms.h"
+#include "train/data/encoded_images.h"
 #include "train/data/identity.h"
 #include "train/data/image_contents.h"
 #include "train/data/imagefolder.h"

@@ -78,7 +78,9 @@ TEST(LinearProbe, LearnsWhatALineCanTell) {
   EXPECT_LT(tally.loss(), 0.3);
   EXPECT_EQ(linear_probe(train, queries, 2, probe).loss(), tally.loss());
   EXPECT_NE(linear_probe(train, queries, 2, {.epochs = 10, .batch_size = 16, .seed = 2}).loss(), tally.loss());
-  EXPECT_MENTIONS(test::message_of<UsageError>([&] { linear_probe(train, {zeros({0, 3}), alternating(0)}, 2, probe); }),
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] {
+                    linear_probe(train, {zeros({0, 3}), alternating(0)}, 2, probe);
+                  }),
                   "0 test samples");
 }
 
@@ -97,7 +99,8 @@ TEST(Features, AreThoseOfTheSamplesInOrder) {
   Flattened model;
   std::vector<int64_t> samples = all_samples(data.train);
   std::reverse(samples.begin(), samples.end());
-  const Features features = embed(model, [&](const Tensor& x) { return model(x); }, data.train, samples);
+  const Features features = embed(
+      model, [&](const Tensor& x) { return model(x); }, data.train, samples);
   EXPECT_FALSE(model.trained);
   EXPECT_TRUE(model.training());
   ASSERT_EQ(features.x.shape(), (Shape{1100, 32 * 32 * 3}));

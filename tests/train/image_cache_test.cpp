@@ -49,9 +49,10 @@ TEST_F(ImageCacheTest, ChangedContentIsDecodedAgain) {
   EXPECT_TRUE(fills());
   EXPECT_FALSE(fills());
   const auto time = fs::last_write_time(archive());
-  struct stat before {}, now {};
+  struct stat before {
+  }, now{};
   ASSERT_EQ(::stat(archive().c_str(), &before), 0);
-  do {  // clocks of file systems tick every few milliseconds
+  do {                                 // clocks of file systems tick every few milliseconds
     write_file(archive(), "CONTENT");  // of the same size
     fs::last_write_time(archive(), time);
     ASSERT_EQ(::stat(archive().c_str(), &now), 0);

@@ -1,12 +1,11 @@
 // Image files and folders of images: decoding and refusal; and downloading published data sets, without a network.
 #include <gtest/gtest.h>
+#include <png.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
 #include <set>
-
-#include <png.h>
 
 #include "tests/support/jpeg.h"
 #include "tests/support/support.h"
@@ -310,10 +309,8 @@ TEST_F(DownloadTest, ALinkInItsWayIsNotFollowed) {
   fs::create_directories(here());
   write(folder_ / "precious", "mine");
   for (const bool hard : {false, true}) {
-    if (hard)
-      fs::create_hard_link(folder_ / "precious", here() + "/set.tar.gz.part");
-    else
-      fs::create_symlink(folder_ / "precious", here() + "/set.tar.gz.part");
+    if (hard) fs::create_hard_link(folder_ / "precious", here() + "/set.tar.gz.part");
+    else fs::create_symlink(folder_ / "precious", here() + "/set.tar.gz.part");
     EXPECT_TRUE(get(archive_));
     EXPECT_EQ(read_file((folder_ / "precious").string()), "mine");
     fs::remove_all(here());

@@ -38,8 +38,8 @@ ImageChanges all_changes() {
 constexpr Augmentation kMoves{.pad = 2, .flip = true, .rotation = 15, .cutout = 3};
 
 LoaderConfig config_of(const ImageChanges& changes, const Augmentation& augmentation = kMoves) {
-  return {.batch_size = 11, .shuffle = true, .seed = kSeed, .workers = 0, .augmentation = augmentation,
-          .changes = changes};
+  return {
+      .batch_size = 11, .shuffle = true, .seed = kSeed, .workers = 0, .augmentation = augmentation, .changes = changes};
 }
 
 TEST(LoaderChanges, KernelsFollowOneAnother) {
@@ -71,8 +71,7 @@ TEST(LoaderChanges, ColoursAloneMoveNothing) {
   gray.view.gray = 1;
   const Batch batch = *Loader(set, all_samples(set), config_of(gray, {})).epoch(kEpoch).next();
   for (int64_t i = 0; i < batch.x.size() / 3; ++i) {
-    const uint8_t* from =
-        set.images.data<uint8_t>() + batch.y.data<int64_t>()[i / 360] * 1080 + i % 360 * 3;
+    const uint8_t* from = set.images.data<uint8_t>() + batch.y.data<int64_t>()[i / 360] * 1080 + i % 360 * 3;
     const int32_t luma = (19595 * from[0] + 38470 * from[1] + 7471 * from[2] + 32768) >> 16;
     ASSERT_EQ(batch.x.data<float>()[3 * i + 1], (float(luma) / 255.0f - 0.4f) / 0.3f) << i;
   }
@@ -95,9 +94,8 @@ std::map<int64_t, Row> rows_of(const Dataset& set, LoaderConfig config, int64_t 
       const int64_t elements = batch.x.size() / std::max<int64_t>(batch.y.size(), 1);
       for (int64_t i = 0; i < batch.y.size(); ++i) {
         const auto x = batch.x.span<float>().subspan(size_t(i * elements), size_t(elements));
-        const auto [at, fresh] = out.try_emplace(batch.y.data<int64_t>()[i],
-                                                 Row{{x.begin(), x.end()}, batch.other.data<int64_t>()[i],
-                                                     batch.share});
+        const auto [at, fresh] = out.try_emplace(
+            batch.y.data<int64_t>()[i], Row{{x.begin(), x.end()}, batch.other.data<int64_t>()[i], batch.share});
         EXPECT_TRUE(fresh) << at->first;
       }
     }

@@ -57,9 +57,8 @@ TEST(Loader, OrderDependsOnSeedAndEpochAlone) {
   std::vector<int64_t> samples;
   for (int64_t i = 0; i < 5000; i += 2) samples.push_back(i);
   const auto order = [&](int workers, uint64_t seed, int64_t epoch, int64_t batch_size = 16) {
-    return labels(
-        Loader(set, samples, {.batch_size = batch_size, .shuffle = true, .seed = seed, .workers = workers})
-            .epoch(epoch));
+    return labels(Loader(set, samples, {.batch_size = batch_size, .shuffle = true, .seed = seed, .workers = workers})
+                      .epoch(epoch));
   };
   const auto reference = order(0, 1, 0);
   for (int workers : {1, 3}) EXPECT_EQ(order(workers, 1, 0), reference);
@@ -74,8 +73,7 @@ TEST(Loader, OrderDependsOnSeedAndEpochAlone) {
 TEST(Loader, ResumesWithinAnEpoch) {
   const Dataset set = numbered(1000);
   for (int workers : {0, 2}) {
-    const Loader loader(set, all_samples(set),
-                        {.batch_size = 3, .shuffle = true, .seed = 4, .workers = workers});
+    const Loader loader(set, all_samples(set), {.batch_size = 3, .shuffle = true, .seed = 4, .workers = workers});
     const auto whole = labels(loader.epoch(7)), rest = labels(loader.epoch(7, 101));
     EXPECT_EQ(rest, std::vector<int64_t>(whole.begin() + 303, whole.end()));
     EXPECT_EQ(loader.epoch(7, 101).next()->index, 101);

@@ -10,9 +10,9 @@
 
 #include "tests/support/support.h"
 #include "train/compare/finished_run.h"
+#include "train/data/image_file.h"
 #include "train/io/file.h"
 #include "train/io/hash.h"
-#include "train/data/image_file.h"
 #include "train/run/metrics_log.h"
 
 namespace ringtape {

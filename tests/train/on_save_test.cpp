@@ -70,8 +70,8 @@ TEST_F(OnSaveTest, ASlowOneFindsEachCheckpointAndHoldsNothingUp) {
 }
 
 TEST_F(OnSaveTest, SnapshotsAreGivenToo) {
-  write_file((folder_ / "h").string(), "#!/bin/sh\n[ -d \"$1\" ] || echo \"$RINGTAPE_SAVED $(wc -c <\"$1\") $1\" >>" +
-                                           called_file() + "\n");
+  write_file((folder_ / "h").string(),
+             "#!/bin/sh\n[ -d \"$1\" ] || echo \"$RINGTAPE_SAVED $(wc -c <\"$1\") $1\" >>" + called_file() + "\n");
   fs::permissions(folder_ / "h", fs::perms::owner_all);
   const std::string more = " --snapshots 3 --on-save " + (folder_ / "h").string();
   ASSERT_EQ(train("--epochs 3" + more).code, 0);

@@ -39,10 +39,8 @@ struct Message {
     while (at < bytes.size()) {
       const uint64_t key = varint();
       const int number = int(key / 8);
-      if (key % 8 == 0)
-        numbers.emplace(number, int64_t(varint()));
-      else
-        texts.emplace(number, take(key % 8 == 1 ? 8 : key % 8 == 5 ? 4 : varint()));
+      if (key % 8 == 0) numbers.emplace(number, int64_t(varint()));
+      else texts.emplace(number, take(key % 8 == 1 ? 8 : key % 8 == 5 ? 4 : varint()));
     }
   }
   std::vector<std::string> all(int number) const {
@@ -80,10 +78,8 @@ std::string model_of(nn::Module& network, const Shape& image, const std::string&
 void make_up_statistics(nn::Module& network) {
   const NoGrad no_grad;
   for (const nn::Named& b : nn::named_buffers(network))
-    if (b.name.ends_with("running_mean"))
-      *b.tensor = rand(b.tensor->shape(), -0.5, 0.5);
-    else if (b.name.ends_with("running_var"))
-      *b.tensor = rand(b.tensor->shape(), 0.5, 2);
+    if (b.name.ends_with("running_mean")) *b.tensor = rand(b.tensor->shape(), -0.5, 0.5);
+    else if (b.name.ends_with("running_var")) *b.tensor = rand(b.tensor->shape(), 0.5, 2);
   network.train(false);
 }
 

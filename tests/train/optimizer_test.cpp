@@ -99,12 +99,9 @@ TEST(Optimizer, MomentumMayChangeBetweenSteps) {
     nn::Linear layer(5, 6);
     FlatParameters flat(layer);
     std::unique_ptr<Optimizer> optimizer;
-    if (rule == "lars")
-      optimizer = std::make_unique<Lars>(flat, Lars::Options{.momentum = momentum});
-    else if (rule == "muon")
-      optimizer = std::make_unique<Muon>(flat, Muon::Options{.momentum = momentum});
-    else
-      optimizer = std::make_unique<Sgd>(flat, Sgd::Options{.momentum = momentum});
+    if (rule == "lars") optimizer = std::make_unique<Lars>(flat, Lars::Options{.momentum = momentum});
+    else if (rule == "muon") optimizer = std::make_unique<Muon>(flat, Muon::Options{.momentum = momentum});
+    else optimizer = std::make_unique<Sgd>(flat, Sgd::Options{.momentum = momentum});
     for (const double each : {momentum, later}) {
       EXPECT_TRUE(optimizer->set_momentum(each));
       optimizer->zero_grad();
@@ -241,9 +238,13 @@ TEST(Adam, GoesOnAsIfItHadNotStopped) {
     EXPECT_EQ(second.adam->own_steps(), whole.adam->own_steps());
   }
   Layers layers(DType::f32, {});
-  EXPECT_MENTIONS(test::message_of<FormatError>([&] { layers.adam->set_steps(3, {1, 2}); }),
+  EXPECT_MENTIONS(test::message_of<FormatError>([&] {
+                    layers.adam->set_steps(3, {1, 2});
+                  }),
                   "2 parameters for a model of 6");
-  EXPECT_MENTIONS(test::message_of<FormatError>([&] { layers.adam->set_steps(3, {1, 2, 3, 4, 3, 3}); }),
+  EXPECT_MENTIONS(test::message_of<FormatError>([&] {
+                    layers.adam->set_steps(3, {1, 2, 3, 4, 3, 3});
+                  }),
                   "4 of 3 steps");
 }
 

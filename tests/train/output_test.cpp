@@ -31,8 +31,8 @@ class OutputTest : public CliTest {
 TEST_F(OutputTest, AFullStandardOutputIsAnError) {
   ASSERT_EQ(run(kTiny).code, 0);
   const std::string told = "ringtape: error: standard output: cannot write: No space left on device";
-  for (const char* command : {"list", "--help", "evaluate r --json", "data info shapes",
-                              "launch -n 2 --exec -- echo x"})
+  for (const char* command :
+       {"list", "--help", "evaluate r --json", "data info shapes", "launch -n 2 --exec -- echo x"})
     expect_line(shell(concat("ringtape ", command, " >/dev/full")), 1, told);
   const std::string in_parts = "ringtape: error: standard output: cannot write: an earlier part of it is lost";
   expect_line(shell("ringtape doctor >/dev/full"), 1, in_parts);
@@ -114,7 +114,8 @@ TEST_F(OutputTest, LimitsOfAProcessAreNamed) {
 
 TEST_F(OutputTest, RunsWithoutANameThatBeginTogetherGetTwo) {
   const std::string unnamed = std::string(kTiny).replace(std::string(kTiny).find("--run r"), 7, "");
-  const CliResult r = shell(concat("for i in 1 2 3 4; do ringtape ", unnamed, "& all=\"$all $!\"; done\n"
+  const CliResult r = shell(concat("for i in 1 2 3 4; do ringtape ", unnamed,
+                                   "& all=\"$all $!\"; done\n"
                                    "for p in $all; do wait $p || exit 1; done; ls runs | wc -l"));
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_TRUE(r.out.ends_with("\n4\n")) << r.out;

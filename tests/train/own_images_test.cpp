@@ -143,9 +143,13 @@ TEST_F(OwnImagesTest, DamagedImagesAreListedAndLeftOutIfWanted) {
 }
 
 TEST_F(OwnImagesTest, SplitFoldersHaveTheNamesThatOthersGiveThem) {
-  struct { const char *train, *val, *test; } const names[] = {
-      {"Training", "", "Testing"}, {"Train", "", "Test"}, {"train", "valid", "test"}, {"TRAIN", "Validation", "TEST"},
-      {"train", "dev", "testing"}};
+  struct {
+    const char *train, *val, *test;
+  } const names[] = {{"Training", "", "Testing"},
+                     {"Train", "", "Test"},
+                     {"train", "valid", "test"},
+                     {"TRAIN", "Validation", "TEST"},
+                     {"train", "dev", "testing"}};
   for (const auto& [train, val, test] : names) {
     for (const char* kind : {"cat", "dog"}) {
       for (int i = 0; i < 4; ++i) picture(concat("set/", train, "/", kind, "/", i, ".png"), 0, i);
@@ -204,8 +208,8 @@ TEST_F(OwnImagesTest, ImagesThatAreNotUprightAreCountedAndTurnedIfWanted) {
     std::vector<uint8_t> pixels(3 * 16 * 8);
     for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = i / 3 % 16 < 8 ? 30 : 220;
     const std::string jpeg = test::jpeg_file(16, 8, pixels, {.quality = 95});
-    const std::string exif = std::string("Exif\0\0MM\0*\0\0\0\10\0\1\1\22\0\3\0\0\0\1\0", 25) + char(value) +
-                             std::string(6, '\0');
+    const std::string exif =
+        std::string("Exif\0\0MM\0*\0\0\0\10\0\1\1\22\0\3\0\0\0\1\0", 25) + char(value) + std::string(6, '\0');
     return jpeg.substr(0, 2) + "\xff\xe1" + '\0' + char(exif.size() + 2) + exif + jpeg.substr(2);
   };
   for (const char* split : {"train", "test"})
@@ -236,7 +240,9 @@ TEST_F(OwnImagesTest, MiddlesOfScaledImagesAreTheSameEverywhere) {
   std::vector<std::string> predicted;
   for (const std::string store : {"memory", "disk", "files"}) {
     ASSERT_EQ(run(concat("train --model mlp --hidden 4 --batch-size 4 --epochs 1 --threads 1 --run ", store, of_set,
-                         "--image-cache cache --image-store ", store)), 0) << file("err");
+                         "--image-cache cache --image-store ", store)),
+              0)
+        << file("err");
     ASSERT_EQ(run(concat("embed ", store, " --split test --out ", store, ".npy")), 0) << file("err");
     ASSERT_EQ(run(concat("evaluate ", store, " --logits logits-", store, ".safetensors")), 0) << file("err");
     ASSERT_EQ(run(concat("predict ", store, " set/test/a set/test/b --csv")), 0) << file("err");
@@ -247,8 +253,7 @@ TEST_F(OwnImagesTest, MiddlesOfScaledImagesAreTheSameEverywhere) {
   EXPECT_EQ(predicted[0], predicted[2]);
   EXPECT_MENTIONS(file("runs/memory/data.json"), "\"scaled\": 12");
   EXPECT_MENTIONS(file("runs/memory/data.json"), "\"filter\": \"bicubic\"");
-  EXPECT_MENTIONS(file("runs/memory/exported/README.md"),
-                  "of Resize(12, InterpolationMode.BICUBIC), CenterCrop(8)");
+  EXPECT_MENTIONS(file("runs/memory/exported/README.md"), "of Resize(12, InterpolationMode.BICUBIC), CenterCrop(8)");
   EXPECT_MENTIONS(refused("data info imagefolder --data-dir set --image-size 8 --resize 7"),
                   "--resize 7: expected an --image-size of at most that");
   EXPECT_MENTIONS(refused("data info imagefolder --data-dir set --resize 7"), "--resize 7: expected an --image-size");
@@ -264,7 +269,9 @@ TEST_F(OwnImagesTest, FeaturesHaveTheNamesOfTheirFiles) {
     lines += concat(names[i], "\n");
   }
   ASSERT_EQ(run("train --model mlp --hidden 4 --batch-size 2 --epochs 1 --threads 1 --run r --data imagefolder "
-                "--data-dir set"), 0) << file("err");
+                "--data-dir set"),
+            0)
+      << file("err");
   ASSERT_EQ(run("embed r --out all.npy --labels y.npy --files names.txt"), 0) << file("err");
   EXPECT_EQ(file("names.txt"), lines);
   const size_t row = 4 * sizeof(float);
@@ -277,7 +284,9 @@ TEST_F(OwnImagesTest, FeaturesHaveTheNamesOfTheirFiles) {
   EXPECT_MENTIONS(refused("embed r --out a.npy --files a.npy"), "--files a.npy: is also --out; choose two files");
   EXPECT_MENTIONS(refused("embed r --out a.npy --labels b --files b"), "--files b: is also --labels");
   ASSERT_EQ(run("train --model mlp --hidden 4 --batch-size 4 --epochs 1 --train-size 20 --val-size 0 --test-size 4 "
-                "--data shapes --run drawn"), 0) << file("err");
+                "--data shapes --run drawn"),
+            0)
+      << file("err");
   EXPECT_MENTIONS(refused("embed drawn --out new.npy --files names"), "--files: the images of shapes are no files");
   for (const char* left : {"a.npy", "new.npy", "names"}) EXPECT_FALSE(std::filesystem::exists(folder_ / left)) << left;
 }

@@ -44,21 +44,32 @@ struct Trained {
 
 Trained train(const char* strategy, int ranks) {
   TrainOptions o;
-  test::set(o, {{"data", "shapes"}, {"train-size", "220"}, {"test-size", "20"}, {"hidden", "8"}, {"batch-size", "20"},
-                {"epochs", "2"}, {"dropout", "0.2"}, {"ema", "0.9"}, {"deterministic", "true"}, {"workers", "0"},
-                {"threads", "1"}, {"device", "cpu"}, {"strategy", strategy}});
+  test::set(o, {{"data", "shapes"},
+                {"train-size", "220"},
+                {"test-size", "20"},
+                {"hidden", "8"},
+                {"batch-size", "20"},
+                {"epochs", "2"},
+                {"dropout", "0.2"},
+                {"ema", "0.9"},
+                {"deterministic", "true"},
+                {"workers", "0"},
+                {"threads", "1"},
+                {"device", "cpu"},
+                {"strategy", strategy}});
   o.data.val_size = 20;
   Trained out;
   const std::string cause = comm::test::on_group(comm::test::kWorlds[0], ranks, [&](comm::ProcessGroup& group) {
     RunSetup setup(resolve(o, ranks));
     Trainer trainer = make_trainer(setup, group);
     trainer.share_state();
-    trainer.fit([&](const Metrics& m) { out.sent = m.comm_bytes.value_or(out.sent); }, [&] {
-      out.left.clear();
-      for (const TensorFile& file : trainer.files())
-        for (const FileTensor& t : file.tensors)
-          out.left.emplace(concat(file.name, " ", t.name), test::copy_of(t.get({0, t.rows()})));
-    });
+    trainer.fit([&](const Metrics& m) { out.sent = m.comm_bytes.value_or(out.sent); },
+                [&] {
+                  out.left.clear();
+                  for (const TensorFile& file : trainer.files())
+                    for (const FileTensor& t : file.tensors)
+                      out.left.emplace(concat(file.name, " ", t.name), test::copy_of(t.get({0, t.rows()})));
+                });
   });
   EXPECT_EQ(cause, "") << strategy;
   return out;

@@ -89,9 +89,17 @@ const RegisterSchedule halves({.name = "halves", .rate = [](const Settings&, con
 
 TEST(OwnComponents, TrainFromSettings) {
   TrainOptions o;
-  test::set(o, {{"data", "shapes"}, {"train-size", "128"}, {"test-size", "16"}, {"hidden", "8"}, {"batch-size", "32"},
-                {"epochs", "2"}, {"optimizer", "sign"}, {"sign-floor", "0.001"}, {"schedule", "halves"},
-                {"lr", "0.01"}, {"device", "cpu"}});
+  test::set(o, {{"data", "shapes"},
+                {"train-size", "128"},
+                {"test-size", "16"},
+                {"hidden", "8"},
+                {"batch-size", "32"},
+                {"epochs", "2"},
+                {"optimizer", "sign"},
+                {"sign-floor", "0.001"},
+                {"schedule", "halves"},
+                {"lr", "0.01"},
+                {"device", "cpu"}});
   RunSetup setup(resolve(o));
   Trainer trainer = make_trainer(setup);
   std::vector<double> rates;
@@ -132,14 +140,15 @@ TEST(OwnComponents, HaveSettingsOfTheirOwnNames) {
   EXPECT_EXIT((RegisterCallback(callback("seeds", SeedOptions{})), list_models()), testing::ExitedWithCode(2),
               "error: every run and callback seeds both have a setting 'seed'; rename a component's");
   const ModelEntry mine{.name = "mine", .summary = "", .settings = SeedOptions{}, .make = nullptr};
-  EXPECT_EXIT((RegisterModel(mine), list_models()),
-              testing::ExitedWithCode(2), "error: model mine and every run both have a setting 'seed'");
-  EXPECT_EXIT((RegisterCallback(callback("a", LevelOptions{})), RegisterCallback(callback("b", LevelOptions{})),
-               list_models()),
-              testing::ExitedWithCode(2), "error: callback a and callback b both have a setting 'level'");
+  EXPECT_EXIT((RegisterModel(mine), list_models()), testing::ExitedWithCode(2),
+              "error: model mine and every run both have a setting 'seed'");
+  EXPECT_EXIT(
+      (RegisterCallback(callback("a", LevelOptions{})), RegisterCallback(callback("b", LevelOptions{})), list_models()),
+      testing::ExitedWithCode(2), "error: callback a and callback b both have a setting 'level'");
 }
 
-const RegisterModel plain({.name = "plain", .summary = "without features",
+const RegisterModel plain({.name = "plain",
+                           .summary = "without features",
                            .make = [](const ModelSpec&) -> std::unique_ptr<nn::Module> {
                              return std::make_unique<nn::Sequential>();
                            }});

@@ -177,17 +177,11 @@ TEST(LayerDepths, BlocksAreLayersAndNormsBelongToTheOneBefore) {
   const ParameterRule bias{.lr_factor = 20, .decay_factor = 0.05};
   EXPECT_EQ(rules_of({.head_lr = 0.4, .bias_lr = 2}, mlp, "4", 0.1),
             (std::vector<ParameterRule>{{}, bias, bias, bias, bias, {.lr_factor = 4}, bias}));
-  EXPECT_MENTIONS(message_of<UsageError>([&] {
-                    (void)rules_of({.bias_lr = 2}, mlp, "", 0);
-                  }),
+  EXPECT_MENTIONS(message_of<UsageError>([&] { (void)rules_of({.bias_lr = 2}, mlp, "", 0); }),
                   "--bias-lr: needs a --lr above 0");
-  EXPECT_MENTIONS(message_of<UsageError>([&] {
-                    (void)rules_of({.head_lr = 0.4}, mlp, "", 0.1);
-                  }),
+  EXPECT_MENTIONS(message_of<UsageError>([&] { (void)rules_of({.head_lr = 0.4}, mlp, "", 0.1); }),
                   "--head-lr: this model has no last layer");
-  EXPECT_MENTIONS(message_of<UsageError>([&] {
-                    (void)rules_of({.head_lr = 0.4}, mlp, "4", 0);
-                  }),
+  EXPECT_MENTIONS(message_of<UsageError>([&] { (void)rules_of({.head_lr = 0.4}, mlp, "4", 0); }),
                   "--head-lr: needs a --lr above 0");
 }
 

@@ -1,11 +1,10 @@
 // --precision auto, and what is said of a precision that suits a device or does not.
-#include "train/loop/execution.h"
-
 #include "kernels/arithmetic.h"
 #include "kernels/bf16_unit.h"
 #include "kernels/cpu_isa.h"
 #include "tests/support/cli_command.h"
 #include "train/io/json.h"
+#include "train/loop/execution.h"
 #include "train/run/environment.h"
 
 namespace ringtape {
@@ -24,8 +23,8 @@ ExecutionOptions settled(const std::string& precision) {
 }
 
 TEST(Precision, AutoIsTheOneThatTheProcessorMultiplies) {
-  for (const auto& [unit, chosen] : {std::pair{Bf16Unit::amx, "bf16"}, {Bf16Unit::avx512_bf16, "bf16"},
-                                     {Bf16Unit::converted, "f32"}}) {
+  for (const auto& [unit, chosen] :
+       {std::pair{Bf16Unit::amx, "bf16"}, {Bf16Unit::avx512_bf16, "bf16"}, {Bf16Unit::converted, "f32"}}) {
     const WithUnit with(unit);
     EXPECT_EQ(settled("auto").precision, chosen) << name_of(unit);
     for (const std::string precision : {"f32", "tf32", "bf16", "f16"})
@@ -78,7 +77,8 @@ TEST_F(PrecisionRun, TheChoiceIsRecordedAndStaysOnAnotherMachine) {
     EXPECT_MENTIONS(config(), concat("precision = \"", chosen, "\""));
     EXPECT_EQ(recorded()["bf16_unit"], "converted");
     EXPECT_EQ(more.out.find("note   --precision bf16: saves memory, but no time") != std::string::npos,
-              chosen == "bf16") << more.out;
+              chosen == "bf16")
+        << more.out;
   }
 }
 
@@ -105,7 +105,8 @@ TEST_F(PrecisionRun, AGpuWithTensorCoresForItHasBf16) {
   const std::string gpu = "RINGTAPE_EMULATED_GPU=devices=1 " + none_;
   const CliResult r =
       run("train --train-size 64 --test-size 16 --batch-size 16 --epochs 1 --hidden 4 --run r --device cuda "
-          "--precision auto", gpu);
+          "--precision auto",
+          gpu);
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_MENTIONS(config(), "precision = \"bf16\"");
   EXPECT_MENTIONS(r.out.substr(0, r.out.find('\n')), ", bf16, ");

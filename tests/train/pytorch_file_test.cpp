@@ -81,12 +81,9 @@ TEST_F(PyTorchFileTest, AllTypesAndLayouts) {
       EXPECT_EQ(x.dtype(), is.first) << tensor;
       EXPECT_EQ(x.shape(), is.second) << tensor;
       EXPECT_TRUE(x.contiguous()) << tensor;
-      if (tensor == "bool")
-        EXPECT_EQ(numbers(x), (std::vector<double>{1, 0, 1, 1, 0, 1}));
-      else if (tensor == "part")
-        EXPECT_EQ(numbers(x), (std::vector<double>{3, 4, 5}));
-      else
-        EXPECT_EQ(numbers(x), counting(x.shape())) << tensor;
+      if (tensor == "bool") EXPECT_EQ(numbers(x), (std::vector<double>{1, 0, 1, 1, 0, 1}));
+      else if (tensor == "part") EXPECT_EQ(numbers(x), (std::vector<double>{3, 4, 5}));
+      else EXPECT_EQ(numbers(x), counting(x.shape())) << tensor;
     }
   }
 }

@@ -10,8 +10,9 @@ constexpr const char* kGoesOn =
 
 class RestartedTest : public CliTest {
  protected:
-  static constexpr const char *kTiny = "train --train-size 44 --test-size 10 --val-size 4 --hidden 2 --batch-size 10 "
-                                       "--threads 1 --checkpoint-steps 2 --epochs 3 --run r ",
+  static constexpr const char *kTiny =
+                                  "train --train-size 44 --test-size 10 --val-size 4 --hidden 2 --batch-size 10 "
+                                  "--threads 1 --checkpoint-steps 2 --epochs 3 --run r ",
                               *kFirst = "TORCHELASTIC_MAX_RESTARTS=1 TORCHELASTIC_RESTART_COUNT=0",
                               *kAgain = "TORCHELASTIC_MAX_RESTARTS=1 TORCHELASTIC_RESTART_COUNT=1";
   CliResult train(const std::string& flags, const char* variables = "") { return run(kTiny + flags, variables); }
@@ -51,12 +52,14 @@ TEST_F(RestartedTest, ARunThatTheFirstAttemptHasNotReplacedIsReplaced) {
 TEST_F(RestartedTest, WithoutResumeTorchrunIsToldWhatToGive) {
   const CliResult first = train("", kFirst);
   ASSERT_EQ(first.code, 0) << first.err;
-  EXPECT_MENTIONS(first.err, "torchrun may restart this training, which then ends or begins anew: with --run NAME "
-                             "--resume it goes on from its newest checkpoint\n");
+  EXPECT_MENTIONS(first.err,
+                  "torchrun may restart this training, which then ends or begins anew: with --run NAME "
+                  "--resume it goes on from its newest checkpoint\n");
   const CliResult again = train("", kAgain);
   EXPECT_EQ(again.code, 2);
-  EXPECT_EQ(again.err, "ringtape: error: --run runs/r: holds a run already, and this is restart 1 of the job: give "
-                       "--resume, with which the first attempt begins the run and each restart goes on\n");
+  EXPECT_EQ(again.err,
+            "ringtape: error: --run runs/r: holds a run already, and this is restart 1 of the job: give "
+            "--resume, with which the first attempt begins the run and each restart goes on\n");
   const CliResult resumed = train("--resume --epochs 4", kAgain);
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_LACKS(resumed.err, "restart");

@@ -25,10 +25,11 @@ using Clock = std::chrono::steady_clock;
 
 // 20 steps per epoch; includes everything that draws random numbers or has state.
 const std::vector<std::string> kTraining = {
-    "train", "--train-size", "711", "--test-size", "50", "--val-size", "71", "--epochs", "4", "--batch-size",
-    "32", "--hidden", "24", "--dropout", "0.2", "--schedule", "cosine", "--warmup-epochs", "0.5", "--accumulate",
-    "2", "--precision", "f16", "--clip-grad-norm", "1", "--ema", "0.9", "--log-every", "7", "--threads",
-    "1",     "--checkpoint-steps", "3"};
+    "train",  "--train-size",    "711", "--test-size",  "50", "--val-size",  "71",  "--epochs",
+    "4",      "--batch-size",    "32",  "--hidden",     "24", "--dropout",   "0.2", "--schedule",
+    "cosine", "--warmup-epochs", "0.5", "--accumulate", "2",  "--precision", "f16", "--clip-grad-norm",
+    "1",      "--ema",           "0.9", "--log-every",  "7",  "--threads",   "1",   "--checkpoint-steps",
+    "3"};
 
 class ResumeTest : public testing::Test {
  protected:

@@ -229,8 +229,7 @@ TEST(Options, ContradictionsAreRefused) {
 TEST(Tally, CountsHitsAndWeighsLosses) {
   Tally tally;
   const Tensor a = from_host(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0, 0, 9}, {2, 7});
-  tally.add(from_host(std::vector<float>{1}, {}), a,
-            from_host(std::vector<int64_t>{6, 6}, {2}));  // both top-1
+  tally.add(from_host(std::vector<float>{1}, {}), a, from_host(std::vector<int64_t>{6, 6}, {2}));  // both top-1
   tally.add(from_host(std::vector<float>{4}, {}), a.window({1, 7}, {7, 1}),
             from_host(std::vector<int64_t>{2}, {1}));  // fifth
   tally.finish();
@@ -240,10 +239,9 @@ TEST(Tally, CountsHitsAndWeighsLosses) {
   EXPECT_DOUBLE_EQ(tally.loss(), 2);
   EXPECT_TRUE(std::isnan(Tally().loss()));
   Tally strided;
-  strided.add(
-      from_host(std::vector<float>{1}, {}),
-      from_host(std::vector<float>{1, 9, 5, 2}, {2, 2}).window({2, 2}, {1, 2}),  // rows (1, 5), (9, 2)
-      from_host(std::vector<int64_t>{1, 7, 0, 7}, {4}).window({2}, {2}));
+  strided.add(from_host(std::vector<float>{1}, {}),
+              from_host(std::vector<float>{1, 9, 5, 2}, {2, 2}).window({2, 2}, {1, 2}),  // rows (1, 5), (9, 2)
+              from_host(std::vector<int64_t>{1, 7, 0, 7}, {4}).window({2}, {2}));
   strided.finish();
   EXPECT_DOUBLE_EQ(strided.top1(), 1);
 }
@@ -268,9 +266,8 @@ TEST(Time, WhatIsLeftFollowsFromTheStepsSoFar) {
 }
 
 TEST(Progress, TextFitsTheWidth) {
-  EXPECT_EQ(
-      progress_text("epoch 1/5", 164, 391, 12.3, "loss 1.23", 100, false),
-      "epoch 1/5:  41%|############                  | 164/391 [00:12<00:17, 13.33 batches/s, loss 1.23]");
+  EXPECT_EQ(progress_text("epoch 1/5", 164, 391, 12.3, "loss 1.23", 100, false),
+            "epoch 1/5:  41%|############                  | 164/391 [00:12<00:17, 13.33 batches/s, loss 1.23]");
   EXPECT_MENTIONS(progress_text("reading", 5, 10, 1, "", 100, false, "images"), "5.00 images/s");
   EXPECT_NE(progress_text("test", 0, 10, 0, "", 60, false).find("| 0/10 [00:00<?, "), std::string::npos);
   for (int width : {10, 40, 60, 80, 200})

@@ -48,8 +48,7 @@ class SafetensorsTest : public testing::Test {
 
 TEST_F(SafetensorsTest, RoundTripOfEveryType) {
   std::vector<NamedTensor> tensors;
-  for (DType dtype :
-       {DType::b8, DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64}) {
+  for (DType dtype : {DType::b8, DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64}) {
     Tensor x({2, 3}, dtype);
     for (size_t i = 0; i < x.storage()->bytes(); ++i)
       static_cast<char*>(View(x).data)[i] = char(dtype == DType::b8 ? i % 2 : 3 * i + 1);
@@ -73,8 +72,8 @@ TEST_F(SafetensorsTest, RoundTripOfEveryType) {
 }
 
 TEST_F(SafetensorsTest, WritesTheReferenceLayout) {
-  const Tensor bytes = from_host(std::vector<uint8_t>{7, 8, 9}, {3}),
-               b = from_host(std::vector<float>{1, 2}, {2}), w = from_host(std::vector<float>{3, 4}, {1, 2});
+  const Tensor bytes = from_host(std::vector<uint8_t>{7, 8, 9}, {3}), b = from_host(std::vector<float>{1, 2}, {2}),
+               w = from_host(std::vector<float>{3, 4}, {1, 2});
   write_safetensors(path_, {{"z", bytes}, {"fc.weight", w}, {"fc.bias", b}}, {{"format", "pt"}});
   const std::string file = read_file(path_);
   uint64_t header = 0;
@@ -82,12 +81,10 @@ TEST_F(SafetensorsTest, WritesTheReferenceLayout) {
   EXPECT_EQ(header % 8, 0u);
   std::string text = file.substr(8, header);
   text.erase(text.find_last_not_of(' ') + 1);
-  EXPECT_EQ(
-      text,
-      R"({"__metadata__":{"format":"pt","ringtape.crc32":"46a29ac2 of 19 bytes"},)"
-      R"("fc.bias":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
-      R"("fc.weight":{"dtype":"F32","shape":[1,2],"data_offsets":[8,16]},)"
-      R"("z":{"dtype":"U8","shape":[3],"data_offsets":[16,19]}})");
+  EXPECT_EQ(text, R"({"__metadata__":{"format":"pt","ringtape.crc32":"46a29ac2 of 19 bytes"},)"
+                  R"("fc.bias":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                  R"("fc.weight":{"dtype":"F32","shape":[1,2],"data_offsets":[8,16]},)"
+                  R"("z":{"dtype":"U8","shape":[3],"data_offsets":[16,19]}})");
   EXPECT_EQ(file.size(), 8 + header + 19);
   EXPECT_EQ(file[file.size() - 1], 9);
 }
@@ -127,8 +124,8 @@ TEST_F(SafetensorsTest, ReadsWhatOthersWrite) {
 TEST_F(SafetensorsTest, TensorsThatNobodyWantsMayBeOfAnyType) {
   std::string header = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
   uint64_t at = 8;
-  for (const auto& [dtype, bytes] : {std::pair("I8", 4), {"U16", 8}, {"F8_E5M2", 4}, {"C64", 32}, {"F4", 2},
-                                     {"F6_E2M3", 3}}) {
+  for (const auto& [dtype, bytes] :
+       {std::pair("I8", 4), {"U16", 8}, {"F8_E5M2", 4}, {"C64", 32}, {"F4", 2}, {"F6_E2M3", 3}}) {
     header += concat(R"(,")", dtype, R"(":{"dtype":")", dtype, R"(","shape":[4],"data_offsets":[)", at, ",",
                      at + uint64_t(bytes), "]}");
     at += uint64_t(bytes);

@@ -193,10 +193,8 @@ TEST_F(ScheduleTest, EachGoesOnFromTheMiddleWithTheSameBits) {
     for (const auto& entry : fs::directory_iterator(run_folder(name) / "checkpoints")) {
       const std::string file = entry.path().filename().string();
       if (!file.starts_with("step-")) continue;
-      if (std::stoi(file.substr(5)) <= 42)
-        ++kept;
-      else
-        fs::remove_all(entry.path());
+      if (std::stoi(file.substr(5)) <= 42) ++kept;
+      else fs::remove_all(entry.path());
     }
     EXPECT_GE(kept, 4);
     ASSERT_EQ(run(concat("ringtape ", training, " --resume --run ", name)), 0) << log();
@@ -216,13 +214,15 @@ TEST_F(ScheduleTest, EachGoesOnFromTheMiddleWithTheSameBits) {
 TEST_F(ScheduleTest, AnEndThatMovesIsSaid) {
   const std::string base = "ringtape " + kTraining + " --run r ";  // cosine, 70 steps an epoch
   ASSERT_EQ(run(base + "--epochs 2 --warmup-epochs 1 --max-steps 60"), 0) << log();
-  EXPECT_MENTIONS(log(), "note   the warm-up of 70 steps is longer than the training of 60: the learning rate rises to "
-                         "0.00171429 of 0.002 only\n");
+  EXPECT_MENTIONS(log(),
+                  "note   the warm-up of 70 steps is longer than the training of 60: the learning rate rises to "
+                  "0.00171429 of 0.002 only\n");
   ASSERT_EQ(run(base + "--resume --epochs 2 --max-steps 0"), 0) << log();
   EXPECT_LACKS(log(), "note");
   ASSERT_EQ(run(base + "--resume --epochs 3"), 0) << log();
-  EXPECT_MENTIONS(log(), "note   the schedule ends at step 210, not 140 as before: the next learning rate is 0.001, "
-                         "before 1.00693e-06\n");
+  EXPECT_MENTIONS(log(),
+                  "note   the schedule ends at step 210, not 140 as before: the next learning rate is 0.001, "
+                  "before 1.00693e-06\n");
   ASSERT_EQ(run(base + "--resume --epochs 3"), 0) << log();
   EXPECT_LACKS(log(), "note");
 }

@@ -105,8 +105,8 @@ TEST_F(ShardedRunTest, ResumesTeachersWithAnyStrategy) {
                           " --strategy ", with));
       };
       int epochs = 0;
-      for (const std::string& with : {std::string("single --devices 1"), middle + " --devices 2",
-                                      std::string("single --devices 1")})
+      for (const std::string& with :
+           {std::string("single --devices 1"), middle + " --devices 2", std::string("single --devices 1")})
         ASSERT_EQ(train(++epochs, with), 0) << with << ": " << log();
     }
     expect_same_files("fsdp", "ddp");
@@ -116,9 +116,15 @@ TEST_F(ShardedRunTest, ResumesTeachersWithAnyStrategy) {
 
 // RINGTAPE_LADDER: from every strategy to every other.
 TEST_F(ShardedRunTest, ResumesWithAnyStrategyAndNumberOfRanks) {
-  const std::vector<std::string> all = {"single --devices 1", "dp --devices 2", "ddp --devices 2", "zero1 --devices 2",
-                                        "zero1 --devices 3", "zero2 --devices 2", "fsdp --devices 4",
-                                        "fsdp --devices 2", "hsdp --devices 4 --shard-within 2",
+  const std::vector<std::string> all = {"single --devices 1",
+                                        "dp --devices 2",
+                                        "ddp --devices 2",
+                                        "zero1 --devices 2",
+                                        "zero1 --devices 3",
+                                        "zero2 --devices 2",
+                                        "fsdp --devices 4",
+                                        "fsdp --devices 2",
+                                        "hsdp --devices 4 --shard-within 2",
                                         "zero1 --devices 2 --share-weights"};
   const bool full = std::getenv("RINGTAPE_LADDER");
   const std::string training = "ringtape " + kWithAdam + " --epochs 2 --keep 9 --checkpoint-steps 35 ";
@@ -172,14 +178,15 @@ TEST(ShardedFaults, AllRanksEndWithTheCauseOfAFailedSave) {
       Trainer trainer = make_trainer(task, group);
       trainer.share_state();
       int saves = 0;
-      trainer.fit([](const Metrics&) {}, [&] {
-        for (const TensorFile& file : trainer.files())
-          for (const FileTensor& tensor : file.tensors) {
-            (void)tensor.get({0, tensor.rows()});
-            if (saves == 1 && tensor.name == "v.1.weight") throw IoError("No space left on device");
-          }
-        ++saves;
-      });
+      trainer.fit([](const Metrics&) {},
+                  [&] {
+                    for (const TensorFile& file : trainer.files())
+                      for (const FileTensor& tensor : file.tensors) {
+                        (void)tensor.get({0, tensor.rows()});
+                        if (saves == 1 && tensor.name == "v.1.weight") throw IoError("No space left on device");
+                      }
+                    ++saves;
+                  });
     });
     EXPECT_EQ(cause, "No space left on device") << strategy;
   }

@@ -1,4 +1,6 @@
 // Teachers of which each rank holds a part: the bytes of whole ones, and what is gathered of them.
+#include "train/strategy/sharded_teacher.h"
+
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -16,7 +18,6 @@
 #include "train/loop/model_state.h"
 #include "train/model/methods.h"
 #include "train/settings/options.h"
-#include "train/strategy/sharded_teacher.h"
 
 namespace ringtape {
 namespace {
@@ -140,39 +141,33 @@ TEST(ShardedTeacher, HasTheBytesOfAWholeOne) {
       {.model = "mlp", .precision = "bf16", .keeps = true, .last = 1},
   };
   for (const int n : kRanks)
-    EXPECT_EQ(on_group(comm::test::kWorlds[0], n,
-                       [&](comm::ProcessGroup& group) {
-                         for (const Training& t : all) expect_same_bytes(group, t, "fsdp");
-                         expect_same_bytes(group, {}, "zero2");
-                       }),
-              "");
+    EXPECT_SILENT(on_group(comm::test::kWorlds[0], n, [&](comm::ProcessGroup& group) {
+      for (const Training& t : all) expect_same_bytes(group, t, "fsdp");
+      expect_same_bytes(group, {}, "zero2");
+    }));
 }
 
 TEST(ShardedTeacher, HasTheBytesOfAWholeOneOverEveryTransport) {
   for (const comm::test::World& world : comm::test::kWorlds)
     for (const int n : kRanks) {
       if (std::string(world.name) == "simulated") continue;  // as threads
-      EXPECT_EQ(on_group(world, n,
-                         [&](comm::ProcessGroup& group) {
-                           for (const char* method : {"byol", "moco"})
-                             expect_same_bytes(group, {.method = method, .model = "mlp", .ema = 0.9}, "fsdp");
-                         }),
-                "")
-          << world.name;
+      EXPECT_SILENT(on_group(world, n, [&](comm::ProcessGroup& group) {
+        for (const char* method : {"byol", "moco"})
+          expect_same_bytes(group, {.method = method, .model = "mlp", .ema = 0.9}, "fsdp");
+      })) << world.name;
     }
 }
 
 // Ranks that begin with other weights continue with those of rank 0, as whole ones do after Trainer::share_state().
 TEST(ShardedTeacher, BeginsWithTheFirstRanksWeights) {
-  EXPECT_EQ(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+  EXPECT_SILENT(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
     const TrainOptions o = options_of("byol", "mlp", "fsdp");
     const auto first = make(o, DType::f32, 5), net = make(o, DType::f32, 5 + group.rank());
     Step step(*net, loss_of(*net, nullptr), o.step, o.execution, group, o.parallel);
     const auto &expected = nn::teacher_of(*first)->pairs(), &pairs = nn::teacher_of(*net)->pairs();
     for (size_t i = 0; i < pairs.size(); ++i)
-      if (!test::same_bytes(copy_of(*pairs[i].own), copy_of(*expected[i].own)))
-        throw CommError(concat("weight ", i));
-  }), "");
+      if (!test::same_bytes(copy_of(*pairs[i].own), copy_of(*expected[i].own))) throw CommError(concat("weight ", i));
+  }));
 }
 
 int64_t padded(const Tensor& x) { return (x.size() + 15) / 16 * 16; }
@@ -207,7 +202,7 @@ Gathered gathered_by_two_steps(comm::ProcessGroup& group, bool keeps, bool follo
 // Its weights come once for each view's forward pass, or once a step; the student's as often as without it.
 TEST(ShardedTeacher, GathersForItsForwardPassesOnly) {
   for (const bool keeps : {false, true})
-    EXPECT_EQ(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+    EXPECT_SILENT(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
       set_threads(1);
       const Gathered with = gathered_by_two_steps(group, keeps, true),
                      without = gathered_by_two_steps(group, keeps, false);
@@ -217,14 +212,14 @@ TEST(ShardedTeacher, GathersForItsForwardPassesOnly) {
       expect("teacher", with.teacher, 2 * with.all_of_teacher * (keeps ? 1 : 2));
       expect("student, whether it is followed or not", with.student, without.student);
       if (keeps) expect("student", with.student, 2 * with.all_of_student);
-    }), "") << keeps;
+    })) << keeps;
 }
 
 TEST(ShardedTeacher, RanksHoldEqualParts) {
   for (const int ranks : {1, 2, 3}) {
     std::mutex mutex;
     int64_t all = 0, most = 0, whole = 0;
-    EXPECT_EQ(on_group(comm::test::kWorlds[0], ranks, [&](comm::ProcessGroup& group) {
+    EXPECT_SILENT(on_group(comm::test::kWorlds[0], ranks, [&](comm::ProcessGroup& group) {
       TrainOptions o = options_of("byol", "resnet18", "fsdp");
       test::set(o, {{"width", "16"}});
       o.parallel.reducer.bucket_mb = 0.25;
@@ -238,7 +233,7 @@ TEST(ShardedTeacher, RanksHoldEqualParts) {
       const int64_t own = teacher ? teacher->own().size() : size.teacher;
       all += own, most = std::max(most, own), whole = 0;
       for (const auto& p : nn::teacher_of(*net)->pairs()) whole += ranks > 1 ? padded(*p.own) : p.own->size();
-    }), "");
+    }));
     EXPECT_EQ(all, whole) << ranks;
     EXPECT_LT(most, whole / ranks * 1.05) << ranks;
   }

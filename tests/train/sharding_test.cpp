@@ -31,7 +31,7 @@ struct Training {
   std::string precision = "f32", reduction = "sum";
   DType dtype = DType::f32;
   int64_t accumulate = 1;
-  int views = 1;  // passes through the network in a step
+  int views = 1;             // passes through the network in a step
   bool checkpoints = false;  // activations are computed again in the backward pass
   int steps = 4;
 
@@ -99,8 +99,8 @@ struct Training {
       std::vector<int64_t> labels;
       for (int64_t j = own.begin; j < own.end; ++j) labels.push_back((j + i) % 5);
       manual_seed(uint64_t(1000 * i + group.rank()));  // of dropout
-      const Step::Result r = step.run(contiguous(slice(x, 0, own.begin, own.end)), from_host(labels, {own.size()}),
-                                      0.01, {}, {samples});
+      const Step::Result r =
+          step.run(contiguous(slice(x, 0, own.begin, own.end)), from_host(labels, {own.size()}), 0.01, {}, {samples});
       out.emplace(concat("loss ", i), r.loss);
     }
     step.exchange([&] { add_files(out, step); });
@@ -153,20 +153,16 @@ const char* const kSharded[] = {"zero1", "zero2", "zero1 --share-weights", "zero
 TEST(Sharding, HasTheBytesOfDdpWithAllSettings) {
   for (const char* strategy : kSharded)
     for (const int n : kRanks)
-      EXPECT_EQ(on_group(comm::test::kWorlds[0], n,
-                         [&](comm::ProcessGroup& group) {
-                           for (const Training& t : ladder(strategy)) expect_same_bytes(group, t, strategy);
-                         }),
-                "");
+      EXPECT_SILENT(on_group(comm::test::kWorlds[0], n, [&](comm::ProcessGroup& group) {
+        for (const Training& t : ladder(strategy)) expect_same_bytes(group, t, strategy);
+      }));
 }
 
 TEST(Sharding, HasTheBytesOfDdpWithGroupsOfThree) {
-  EXPECT_EQ(on_group(comm::test::kWorlds[0], 6,
-                     [&](comm::ProcessGroup& group) {
-                       for (const Training& t : ladder("hsdp"))
-                         if (t.optimizer == "adam") expect_same_bytes(group, t, "hsdp");
-                     }),
-            "");
+  EXPECT_SILENT(on_group(comm::test::kWorlds[0], 6, [&](comm::ProcessGroup& group) {
+    for (const Training& t : ladder("hsdp"))
+      if (t.optimizer == "adam") expect_same_bytes(group, t, "hsdp");
+  }));
 }
 
 TEST(Sharding, HasTheBytesOfDdpOverEveryTransport) {
@@ -174,13 +170,10 @@ TEST(Sharding, HasTheBytesOfDdpOverEveryTransport) {
     for (const comm::test::World& world : comm::test::kWorlds)
       for (const int n : kRanksOfATransport) {
         if (std::string(world.name) == "simulated") continue;  // as threads
-        EXPECT_EQ(on_group(world, n,
-                           [&](comm::ProcessGroup& group) {
-                             for (const char* optimizer : {"adam", "muon", "lars"})
-                               expect_same_bytes(group, {.optimizer = optimizer, .clip = 0.5, .ema = 0.9}, strategy);
-                           }),
-                  "")
-            << world.name;
+        EXPECT_SILENT(on_group(world, n, [&](comm::ProcessGroup& group) {
+          for (const char* optimizer : {"adam", "muon", "lars"})
+            expect_same_bytes(group, {.optimizer = optimizer, .clip = 0.5, .ema = 0.9}, strategy);
+        })) << world.name;
       }
 }
 
@@ -188,7 +181,7 @@ TEST(Sharding, HasTheBytesOfDdpOverEveryTransport) {
 int64_t peak_of(const std::string& strategy, int64_t& state, int64_t& formula) {
   std::atomic<int64_t> peak{0}, own{0}, expected{0};
   std::barrier here(2);
-  EXPECT_EQ(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+  EXPECT_SILENT(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
     set_threads(1);
     here.arrive_and_wait();
     reset_peak_memory({});
@@ -204,7 +197,7 @@ int64_t peak_of(const std::string& strategy, int64_t& state, int64_t& formula) {
     peak = memory_stats({}).peak - before, own = step.state_bytes();
     expected = model_state_bytes(model_size(model), o.step, o.parallel, 2);
     here.arrive_and_wait();
-  }), "");
+  }));
   state = own, formula = expected;
   return peak;
 }
@@ -232,7 +225,7 @@ TEST(Sharding, GathersHalfTheBytesInHalfThePrecision) {
   for (const bool keeps : {false, true})
     for (const std::string precision : {"f32", "bf16", "f16"}) {
       std::atomic<int64_t> gathered{0};
-      EXPECT_EQ(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+      EXPECT_SILENT(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
         set_threads(1);
         nn::Sequential model;
         for (int64_t i = 0; i < kLayers; ++i) model.add<nn::Linear>(kWidth, kWidth);
@@ -240,10 +233,9 @@ TEST(Sharding, GathersHalfTheBytesInHalfThePrecision) {
         o.execution.precision = precision;
         o.parallel.strategy = "fsdp", o.parallel.keep_weights = keeps, o.parallel.reducer.bucket_mb = 1e-3;
         Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
-        for (int64_t i = 0; i < kSteps; ++i)
-          step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {4});
+        for (int64_t i = 0; i < kSteps; ++i) step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {4});
         gathered = step.placement().gathered_weights()->totals().bytes;
-      }), "");
+      }));
       // The last three layers of the forward pass are there when the backward pass begins, and the backward pass of the
       // first layer needs no weights: its images have no gradient. What is on its way after the last step is not used.
       const int64_t layers = kLayers + (keeps ? 0 : kLayers - 3 - 1);
@@ -283,7 +275,7 @@ TEST(Sharding, GathersBetweenGroupsOnceInAStep) {
 // However large a tensor is: 134 MB here.
 TEST(Sharding, WritesAndReadsFilesInSmallParts) {
   std::barrier here(2);
-  EXPECT_EQ(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+  EXPECT_SILENT(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
     set_threads(1);
     nn::Sequential model;
     model.add<nn::Linear>(4096, 8192);
@@ -303,7 +295,7 @@ TEST(Sharding, WritesAndReadsFilesInSmallParts) {
     });
     here.arrive_and_wait();
     if (memory_stats({}).peak - before > 2 * (64 << 20)) throw CommError("more than 64 MiB on each rank");
-  }), "");
+  }));
 }
 
 }  // namespace

@@ -118,8 +118,9 @@ TEST_F(StopTest, OtherSignalsStopBehindACheckpointToo) {
 // A validation may take longer than what a scheduler leaves: it is left out, and done when the training goes on.
 TEST_F(StopTest, ASignalInAValidationDoesNotWaitForItsEnd) {
   const std::string labels = "train --hidden 512 --train-size 5500 --val-size 5000 --test-size 10 --epochs 1 ",
-                    views = "pretrain --method simclr --model resnet18 --width 2 --train-size 1000 --test-size 1001 "
-                            "--epochs 1 ",
+                    views =
+                        "pretrain --method simclr --model resnet18 --width 2 --train-size 1000 --test-size 1001 "
+                        "--epochs 1 ",
                     model = "--data shapes --batch-size 250 --device cpu --threads 1 ";
   for (const std::string& training : {labels, labels + "--devices 2 ", views + "--devices 2 --strategy fsdp "}) {
     ASSERT_EQ(run("ringtape " + training + model + "--overwrite --run whole"), 0) << log();
@@ -140,8 +141,9 @@ TEST_F(StopTest, ASignalInAValidationDoesNotWaitForItsEnd) {
 
 // The last test: everything has been saved.
 TEST_F(StopTest, ASignalInTheTestDoesNotWaitForItsEnd) {
-  const std::string training = "train --data shapes --train-size 200 --val-size 100 --test-size 8000 --epochs 1 "
-                               "--batch-size 50 --model resnet18 --width 2 --device cpu --threads 1 --run r ";
+  const std::string training =
+      "train --data shapes --train-size 200 --val-size 100 --test-size 8000 --epochs 1 "
+      "--batch-size 50 --model resnet18 --width 2 --device cpu --threads 1 --run r ";
   const pid_t pid = start("ringtape " + training);
   EXPECT_TRUE(within(20, [&] { return has_checkpoint("r") || ended(pid); }));
   ::kill(pid, SIGTERM);
@@ -175,8 +177,9 @@ TEST_F(StopTest, ARankThatMissesAnotherSaysThatThereIsNoCheckpoint) {
   ::kill(ranks[1], SIGKILL);
   EXPECT_EQ(wait(ranks[1]), -SIGKILL);
   EXPECT_EQ(wait(ranks[0]), 75) << log();
-  EXPECT_MENTIONS(log(), "stopped by a signal while another rank ended: no checkpoint was written; the same command "
-                         "with --resume goes on from the newest one, or else begins: ");
+  EXPECT_MENTIONS(log(),
+                  "stopped by a signal while another rank ended: no checkpoint was written; the same command "
+                  "with --resume goes on from the newest one, or from the beginning: ");
   EXPECT_FALSE(has_checkpoint("r"));
 }
 
@@ -227,9 +230,8 @@ TEST_F(UnreadTest, ASlowReaderGetsEveryLine) {
   }));
   EXPECT_EQ(wait(training), 0);
   EXPECT_GT(shown.size(), kMore);
-  EXPECT_EQ(std::count(shown.begin(), shown.end(), '\n'), [all = lines()] {
-    return std::count(all.begin(), all.end(), '\n');
-  }());
+  EXPECT_EQ(std::count(shown.begin(), shown.end(), '\n'),
+            [all = lines()] { return std::count(all.begin(), all.end(), '\n'); }());
 }
 
 }  // namespace

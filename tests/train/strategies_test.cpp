@@ -148,9 +148,8 @@ void expect_weights_of_one(const Course& course, double tolerance, bool heavy) {
     ++turn;
     for (const int n : {2, 3, 4}) {
       if (heavy && !full() && n != 1 + turn) continue;
-      EXPECT_EQ(on_group(world, n,
-                      [&](comm::ProcessGroup& group) { expect_near(course, course.train(group), alone, tolerance); }),
-                "")
+      EXPECT_SILENT(on_group(
+          world, n, [&](comm::ProcessGroup& group) { expect_near(course, course.train(group), alone, tolerance); }))
           << world.name << ", " << n << " ranks";
     }
   }
@@ -174,9 +173,8 @@ TEST(Strategies, RanksWithoutSamplesAddNothing) {
   const Course course{.model = "tiles", .dtype = DType::f32, .steps = 3, .last = 1};
   const Weights alone = course.train(comm::alone());
   for (const int n : {2, 3})
-    EXPECT_EQ(on_group(rungs()[0], n,
-                       [&](comm::ProcessGroup& group) { expect_near(course, course.train(group), alone, 2e-6); }),
-              "")
+    EXPECT_SILENT(on_group(rungs()[0], n,
+                           [&](comm::ProcessGroup& group) { expect_near(course, course.train(group), alone, 2e-6); }))
         << n << " ranks";
   EXPECT_LE(difference(course.train(comm::alone(), 2), alone), 2e-6);
   set_memory_fill(fill);
@@ -203,11 +201,11 @@ TEST(Strategies, DpGivesTheWeightsOfOneDevice) {
 TEST(Strategies, DpAddsUpAsDdpDoes) {
   for (const Course& course : {Course{"mlp", DType::f32, 10, true}, Course{"resnet10", DType::f32, 2, true}}) {
     const Weights dp = course.train(comm::alone(), 3);
-    EXPECT_EQ(on_group(rungs()[0], 3, [&](comm::ProcessGroup& group) {
+    EXPECT_SILENT(on_group(rungs()[0], 3, [&](comm::ProcessGroup& group) {
       const Weights own = course.train(group);
       for (size_t i = 0; i < own.size(); ++i)
         if (!same_bytes(own[i], dp[i])) throw CommError(concat(course.model, ": tensor ", i, " has other bits"));
-    }), "");
+    }));
   }
 }
 
@@ -217,19 +215,18 @@ TEST(Strategies, Ddp2GivesTheWeightsOfOneDevice) {
   const Course course{"mlp", DType::f64, 10};
   const Weights alone = course.train(comm::alone());
   for (const comm::test::World& world : rungs())
-    EXPECT_EQ(on_group(world, 2, [&](comm::ProcessGroup& group) {
+    EXPECT_SILENT(on_group(world, 2, [&](comm::ProcessGroup& group) {
       std::async(std::launch::async, [&] { expect_near(course, course.train(group, 2), alone, 1e-12); }).get();
-    }), "") << world.name;
+    })) << world.name;
 }
 
 TEST(Strategies, LarsGivesTheWeightsOfOneDevice) {
   const Course course{.model = "mlp", .dtype = DType::f64, .steps = 10, .optimizer = "lars"};
   const Weights alone = course.train(comm::alone());
   EXPECT_LE(difference(course.train(comm::alone(), 3), alone), 1e-12);
-  EXPECT_EQ(
-      on_group(rungs()[0], 3,
-               [&](comm::ProcessGroup& group) { expect_near(course, course.train(group), alone, 1e-12); }),
-      "");
+  EXPECT_EQ(on_group(rungs()[0], 3,
+                     [&](comm::ProcessGroup& group) { expect_near(course, course.train(group), alone, 1e-12); }),
+            "");
 }
 
 // In f32 the weights of ResNets drift apart after any change of the last bit: a ReLU whose input differs from 0 only by
@@ -245,27 +242,27 @@ TEST(Strategies, DdpIsAsNearAsF32Is) {
   const double bit = difference(nudged.train(comm::alone()), alone);
   EXPECT_GT(bit, 0);
   EXPECT_LT(bit, kRelus);
-  EXPECT_EQ(on_group(rungs()[0], 2, [&](comm::ProcessGroup& group) {
+  EXPECT_SILENT(on_group(rungs()[0], 2, [&](comm::ProcessGroup& group) {
     expect_near(course, course.train(group), alone, kRelus);
     const double apart = difference(alike.train(group), alone);
     if (!(apart > 10 * kRelus)) throw CommError(concat("without synchronisation: ", apart, " apart"));
-  }), "");
+  }));
 }
 
 TEST(Strategies, DeterministicIsBitwiseTheSameOverEveryTransport) {
   for (const Course& course :
        {Course{"mlp", DType::f32, 10, true}, Course{full() ? "resnet18" : "resnet10", DType::f32, 2, true}}) {
     Weights first;
-    EXPECT_EQ(on_group(rungs()[0], 3, [&](comm::ProcessGroup& group) {
+    EXPECT_SILENT(on_group(rungs()[0], 3, [&](comm::ProcessGroup& group) {
       const Weights own = course.train(group);
       if (group.rank() == 0) first = own;
-    }), "");
+    }));
     for (const comm::test::World& world : rungs())
-      EXPECT_EQ(on_group(world, 3, [&](comm::ProcessGroup& group) {
+      EXPECT_SILENT(on_group(world, 3, [&](comm::ProcessGroup& group) {
         const Weights own = course.train(group);
         for (size_t i = 0; i < own.size(); ++i)
           if (!same_bytes(own[i], first[i])) throw CommError(concat(course.model, ": tensor ", i, " has other bits"));
-      }), "") << world.name;
+      })) << world.name;
   }
 }
 
@@ -292,13 +289,13 @@ TEST(StrategiesOverMpi, GiveTheWeightsOfOneRankAndThoseOverTcp) {
 
 TEST(Strategies, PartsOfABatchAreAsRanks) {
   Course course{"mlp", DType::f32, 10, true};
-  EXPECT_EQ(on_group(rungs()[0], 3, [&](comm::ProcessGroup& group) {
+  EXPECT_SILENT(on_group(rungs()[0], 3, [&](comm::ProcessGroup& group) {
     const Weights spread = course.train(group);
     Course parts = course;
     parts.accumulate = 3;
     const Weights alone = parts.train(comm::alone());
     if (difference(spread, alone) > 1e-7) throw CommError(concat("apart by ", difference(spread, alone)));
-  }), "");
+  }));
   course.accumulate = 2;
   expect_weights_of_one(course, 1e-6, false);
 }

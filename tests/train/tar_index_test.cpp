@@ -231,8 +231,8 @@ TEST_F(TarTest, LabelsAreNumbers) {
   for (const char* bad : {"", "-1", "1.5", "cat", "2147483648", "99999999999999999999", "1 2"})
     EXPECT_MENTIONS(message_of<FormatError>([&] { label("1.cls", bad); }), "a.tar: x: no label; expected") << bad;
   for (const char* none : {"{}", R"({"width": 5, "url": "label"})", "[1]", "3"}) EXPECT_EQ(label("1.json", none), -1);
-  for (const char* bad : {R"({"label": "1"})", R"({"label": -1})", R"({"label": 18446744073709551615})",
-                          R"({"label": 1.0})"})
+  for (const char* bad :
+       {R"({"label": "1"})", R"({"label": -1})", R"({"label": 18446744073709551615})", R"({"label": 1.0})"})
     EXPECT_MENTIONS(message_of<FormatError>([&] { label("1.json", bad); }), "as \"label\"") << bad;
   EXPECT_MENTIONS(message_of<FormatError>([&] { label("1.json", "{"); }), "a.tar: x");
 }

@@ -40,7 +40,9 @@ TEST(TestCopies, AreAveragedInMoreThan16Bits) {
   const auto half = [](const Tensor& images) { return cast(flatten(images), DType::bf16); };
   EXPECT_EQ(mean_over_copies("none", x, half).dtype(), DType::bf16);
   EXPECT_EQ(mean_over_copies("shift", x, half).dtype(), DType::f32);
-  EXPECT_EQ(test::message_of<UsageError>([&] { (void)mean_over_copies("shift", ones({1, 1, 2, 3}), half); }),
+  EXPECT_EQ(test::message_of<UsageError>([&] {
+              (void)mean_over_copies("shift", ones({1, 1, 2, 3}), half);
+            }),
             "--test-copies shift: images of 1x2 cannot be shifted");
 }
 

@@ -48,9 +48,8 @@ TEST(Timeline, TextReadsBackAsItself) {
 TEST(Timeline, PictureIsWellFormedAndNamesWhatItShows) {
   const std::string svg = timeline_picture(together("a <b> & \"c\"", 3, {rank_at("a", 0), rank_at("a", 2)}));
   test::expect_xml(svg);
-  for (const char* word : {"a &lt;b&gt; &amp; &quot;c&quot;, step 3, 2 ranks",
-                           ">rank 0<", ">rank 1<", ">communication<", "bucket 1, 0.5 kB",
-                           "waits for gradients", "prefers-color-scheme:dark"})
+  for (const char* word : {"a &lt;b&gt; &amp; &quot;c&quot;, step 3, 2 ranks", ">rank 0<", ">rank 1<",
+                           ">communication<", "bucket 1, 0.5 kB", "waits for gradients", "prefers-color-scheme:dark"})
     EXPECT_NE(svg.find(word), std::string::npos) << word;
   RankTimeline alone = rank_at("a", 0);
   alone.buckets.clear();

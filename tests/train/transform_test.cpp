@@ -15,14 +15,17 @@ using test::message_of;
 using test::Stamp;
 using test::StampOptions;
 
-const RegisterTransform stamp({.name = "stamp", .summary = "marks a pixel", .settings = StampOptions{},
+const RegisterTransform stamp({.name = "stamp",
+                               .summary = "marks a pixel",
+                               .settings = StampOptions{},
                                .make = make_transform<Stamp, StampOptions>});
 struct Failing : Transform {
   void apply(const TransformedImage& image) const override {
     RT_CHECK(image.sample != 17, "failing: sample ", image.sample);
   }
 };
-const RegisterTransform failing({.name = "failing", .summary = "fails",
+const RegisterTransform failing({.name = "failing",
+                                 .summary = "fails",
                                  .make = [](const Settings&) -> std::unique_ptr<Transform> {
                                    return std::make_unique<Failing>();
                                  }});
@@ -48,8 +51,13 @@ TEST(Transforms, EachViewHasItsOwn) {
 
 TrainOptions training(test::NamedValues more) {
   TrainOptions o;
-  test::set(o, {{"data", "shapes"}, {"train-size", "64"}, {"test-size", "16"}, {"hidden", "4"}, {"batch-size", "16"},
-                {"epochs", "1"}, {"device", "cpu"}});
+  test::set(o, {{"data", "shapes"},
+                {"train-size", "64"},
+                {"test-size", "16"},
+                {"hidden", "4"},
+                {"batch-size", "16"},
+                {"epochs", "1"},
+                {"device", "cpu"}});
   test::set(o, more);
   return o;
 }
@@ -68,9 +76,13 @@ TEST(Transforms, AreChosenByName) {
   EXPECT_NE(plain, stamped);
   EXPECT_EQ(stamped, loss_of({{"transform", "stamp"}, {"stamp-size", "9"}, {"workers", "0"}}));
   EXPECT_MENTIONS(config_text(training({{"transform", "stamp"}, {"stamp-size", "9"}})), "stamp-size = 9");
-  EXPECT_MENTIONS(message_of<UsageError>([] { loss_of({{"transform", "stmap"}}); }),
+  EXPECT_MENTIONS(message_of<UsageError>([] {
+                    loss_of({{"transform", "stmap"}});
+                  }),
                   "--transform: unknown transform 'stmap'; did you mean stamp?");
-  EXPECT_MENTIONS(message_of<UsageError>([] { loss_of({{"transform", "stamp,stamp"}}); }),
+  EXPECT_MENTIONS(message_of<UsageError>([] {
+                    loss_of({{"transform", "stamp,stamp"}});
+                  }),
                   "--transform: stamp is given twice");
 }
 

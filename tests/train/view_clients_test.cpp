@@ -102,8 +102,7 @@ TEST(Clients, ARequestMustComeInTime) {
   Clients clients(answer, std::chrono::seconds(1));
   const Fd silent = connect_to(clients), dripping = connect_to(clients);
   int parts = 0;
-  while (parts < 600 && send_to(dripping, "x"))
-    ++parts, std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  while (parts < 600 && send_to(dripping, "x")) ++parts, std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_LT(parts, 600);
   EXPECT_EQ(received(silent), "");
 }

@@ -165,7 +165,7 @@ TEST_F(ViewTest, MetricsAreGivenInWholeLinesOnce) {
   EXPECT_EQ(first["next"], Json(2 * one.size()));
   EXPECT_EQ(first["more"], Json(false));
   std::ofstream(path + "/metrics.jsonl", std::ios::app) << "lit\":\"val\",\"top1\":0.25}\nnot json\n[1]\n\xff\n"
-                                                                << "\xef\xbb\xbf" << one << one;
+                                                        << "\xef\xbb\xbf" << one << one;
   const Json second = part(list, path, first["next"].get<int64_t>());
   EXPECT_EQ(second["lines"].size(), 2u);  // without what is no line of metrics
   EXPECT_EQ(second["lines"][0]["top1"], Json(0.25));

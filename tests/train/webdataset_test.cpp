@@ -40,8 +40,8 @@ class WebDatasetTest : public test::ImageFolders {
         const std::string key = concat(kind, entry.path().stem().string());
         fs::copy_file(entry.path(), folder_ / "flat" / (key + ".png"));
         const int number = first_ + (kind[0] == 'd');
-        const std::string text = std::string_view(label) == ".json" ? concat("{\"", key_, "\": ", number, "}")
-                                                                    : std::to_string(number);
+        const std::string text =
+            std::string_view(label) == ".json" ? concat("{\"", key_, "\": ", number, "}") : std::to_string(number);
         if (*label) write_file((folder_ / "flat" / (key + label)).string(), text);
       }
     std::set<std::string> keys;
@@ -98,7 +98,7 @@ TEST_F(WebDatasetTest, LabelsThatBeginAtOneAreSaid) {
   const Splits set = load();
   EXPECT_EQ(set.train.class_names, (std::vector<std::string>{"0", "1", "2"}));
   EXPECT_EQ(set.notes, (std::vector<std::string>{path("shards") + ": no training image has label 0, from which labels "
-                                                                   "count"}));
+                                                                  "count"}));
 }
 
 TEST_F(WebDatasetTest, ArchivesOfOneFolderAndImagesWithoutLabels) {

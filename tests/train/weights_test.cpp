@@ -300,8 +300,9 @@ TEST_F(WeightsTest, FilesOfPyTorchAreReadAndWritten) {
   EXPECT_EQ(result_of("evaluate other.pth --train-size 900 --test-size 300 --hidden 32")["loss"], loss);
   EXPECT_MENTIONS(file("err"), "other.pth: not used: module.projector.* (2)");
   train("--run fine --hidden 32 --lr 0 --weights other.pth");
-  EXPECT_MENTIONS(file("out"), "other.pth, below 'module.encoder.'; not used: module.projector.* (2); says nothing of "
-                               "its images' normalisation, these are by mean 0.");
+  EXPECT_MENTIONS(file("out"),
+                  "other.pth, below 'module.encoder.'; not used: module.projector.* (2); says nothing of "
+                  "its images' normalisation, these are by mean 0.");
   EXPECT_EQ(file("runs/fine/exported/model.safetensors"), file("again.safetensors"));
   expect_error("evaluate other.pth --model resnet18 --width 8", 1, "other.pth: no tensor 'conv1.weight'");
   expect_error("evaluate other.pth --hidden 16", 1, "tensor 'module.encoder.1.weight' is f32 (32, 3072), the model's");

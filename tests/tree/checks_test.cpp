@@ -63,9 +63,9 @@ TEST(Checks, EveryPresetIsBuilt) {
 
 TEST(Checks, TheListSaysWhenAPartIsRun) {
   const std::string list = output_of("'" + (kRoot / ".ci/run").string() + "' --list");
-  for (const char* line : {"always        packages: ./setup.sh check\n",
-                           "by changes    clang's warnings: clang_warnings\n",
-                           "full          line coverage of the CUDA kernels, emulated: tests/emulation/coverage.sh\n"})
+  for (const char* line :
+       {"always        packages: ./setup.sh check\n", "by changes    clang's warnings: clang_warnings\n",
+        "full          line coverage of the CUDA kernels, emulated: tests/emulation/coverage.sh\n"})
     EXPECT_NE(list.find(line), std::string::npos) << line << "in\n" << list;
 }
 
@@ -75,7 +75,8 @@ TEST(Checks, AChangeReachesWhatIncludesIt) {
   fs::copy(kRoot / ".ci/reached.py", folder / ".ci");
   const std::string in_folder = "cd '" + folder.string() + "' && ", git = "git -c user.name=a -c user.email=b ";
   const auto reached = [&] { return output_of(in_folder + ".ci/reached.py HEAD"); };
-  output_of(in_folder + "git init -q && mkdir k && echo >k/a.h && echo '#include \"k/a.h\"' >k/b.h && "
+  output_of(in_folder +
+            "git init -q && mkdir k && echo >k/a.h && echo '#include \"k/a.h\"' >k/b.h && "
             "echo '  #  include \"k/b.h\"' >c.cpp && echo '// #include \"k/a.h\"' >d.cpp && git add . && " +
             git + "commit -qm 1");
   EXPECT_EQ(reached(), "");
@@ -92,9 +93,11 @@ TEST(Checks, ASourceReachesTheTestsOfItsHeader) {
   fs::copy(kRoot / ".ci/reached.py", folder / ".ci");
   const std::string in_folder = "cd '" + folder.string() + "' && ", git = "git -c user.name=a -c user.email=b ";
   const auto reached = [&] { return output_of(in_folder + ".ci/reached.py --tests HEAD"); };
-  output_of(in_folder + "git init -q && mkdir -p k kernels/cpu tests/k tests/autograd && echo >k/a.h && "
+  output_of(in_folder +
+            "git init -q && mkdir -p k kernels/cpu tests/k tests/autograd && echo >k/a.h && "
             "echo >k/a.cpp && echo >kernels/cpu/softmax.cpp && echo '#include \"k/a.h\"' >tests/k/a_test.cpp && "
-            "echo >tests/k/b_test.cpp && echo >tests/autograd/ops_test.cpp && git add . && " + git + "commit -qm 1");
+            "echo >tests/k/b_test.cpp && echo >tests/autograd/ops_test.cpp && git add . && " +
+            git + "commit -qm 1");
   EXPECT_EQ(reached(), "");
   output_of(in_folder + "echo >>k/a.cpp");
   EXPECT_EQ(reached(), "a_test\n");

@@ -175,8 +175,8 @@ TEST_F(ClusterTest, AnElasticKubernetesJobTrains) {
   }
   EXPECT_EQ(args[1][args[1].size() - 3], "--resume");
   const std::string pod = commands[1] + " " + kTraining + folder_ + "/run";
-  shell("export RINGTAPE_TOKEN=0123456789abcdef0123456789abcdef; unset SLURM_PROCID; " + commands[0] +
-        " & store=$!; " + pod + " & other=$!; " + pod + " && wait $other && wait $store");
+  shell("export RINGTAPE_TOKEN=0123456789abcdef0123456789abcdef; unset SLURM_PROCID; " + commands[0] + " & store=$!; " +
+        pod + " & other=$!; " + pod + " && wait $other && wait $store");
   EXPECT_TRUE(fs::exists(folder_ + "/run/exported/model.safetensors"));
 }
 
@@ -221,8 +221,9 @@ TEST_F(ClusterTest, ItsReadmeNamesFilesThatExist) {
 
 // The simulated progress is that by formula within a hundredth.
 TEST_F(ClusterTest, GoodputAgreesWithItsFormulas) {
-  const std::string spot = "--failures-per-node-day 24 --island 1 --checkpoint 2 --restart 30 --step 0.5 --detect 1 "
-                           "--regroup 1 --join 1 --replace 120 --hours 300";
+  const std::string spot =
+      "--failures-per-node-day 24 --island 1 --checkpoint 2 --restart 30 --step 0.5 --detect 1 "
+      "--regroup 1 --join 1 --replace 120 --hours 300";
   for (const std::string& flags : {std::string("--ranks 64 --hours 1e6"), std::string("--hours 40000"),
                                    std::string("--hours 40000 --interval 400"), "--ranks 64 " + spot}) {
     const Lines lines = shell(kFolder + "goodput.py " + flags);

@@ -17,7 +17,8 @@ namespace {
 // Names and the headers of each: the first is its own, the others bring it, too.
 using Rows = std::vector<std::pair<const char*, const char*>>;
 
-const Rows kPlain = {  // with and without std::
+const Rows kPlain = {
+    // with and without std::
     {"int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t", "cstdint"},
     {"size_t", "cstddef cstdio cstdlib cstring ctime functional memory span string string_view"},
     {"ptrdiff_t max_align_t", "cstddef"},
@@ -244,7 +245,9 @@ TEST(Headers, TheTableFindsWhatIsMissing) {
   EXPECT_EQ(complaints(R"x(int i;  // std::set
                            /* std::map
                             * uint8_t */ const char *s = "\"std::set", q = '"', *r = R"-(")" std::set)-";
-                           const int n = 1'000;)x", {}), Lines{});
+                           const int n = 1'000;)x",
+                       {}),
+            Lines{});
   EXPECT_EQ(complaints(R"x(/**/ const char *s = "\\", c = '\'', *r = R"(")"; std::set<int> t = 1'000;)x", {}),
             Lines{"uses std::set and includes no <set>"});
 }

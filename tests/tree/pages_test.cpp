@@ -137,8 +137,9 @@ void expect_session(const std::string& shown, const fs::path& program, const fs:
     const Ran ran = run(concat("-C '", folder.string(), "' ", path, " sh -c '", command, "'"));
     EXPECT_EQ(ran.code, 0) << command << '\n' << ran.out;
     const bool ranks = command.find("launch ") != std::string::npos;
-    EXPECT_TRUE(ranks ? sorted(ran.out) == sorted(expected) : is_shown(ran.out, expected))
-        << "$ " << command << '\n' << ran.out << "shown:\n" << expected;
+    EXPECT_TRUE(ranks ? sorted(ran.out) == sorted(expected) : is_shown(ran.out, expected)) << "$ " << command << '\n'
+                                                                                           << ran.out << "shown:\n"
+                                                                                           << expected;
     command = next;
   }
 }
@@ -173,8 +174,9 @@ TEST_P(Page, ProgramsPrintWhatItShows) {
           const std::string setting = concat("RINGTAPE_CPU_ISA=", isa, " RINGTAPE_THREADS=", threads, " ");
           const Ran ran = run(setting + program.string());
           EXPECT_EQ(ran.code, 0) << setting << program;
-          EXPECT_TRUE(is_shown(ran.out, block.text))
-              << setting << program << '\n' << ran.out << "shown:\n" << block.text;
+          EXPECT_TRUE(is_shown(ran.out, block.text)) << setting << program << '\n'
+                                                     << ran.out << "shown:\n"
+                                                     << block.text;
         }
       program.clear();
     }
@@ -189,9 +191,8 @@ std::vector<std::string> pages_with_programs() {
       if (is_program(block) && (out.empty() || out.back() != page)) out.push_back(page);
   return out;
 }
-INSTANTIATE_TEST_SUITE_P(, Page, testing::ValuesIn(pages_with_programs()), [](const auto& page) {
-  return std::regex_replace(page.param, std::regex("\\W"), "_");
-});
+INSTANTIATE_TEST_SUITE_P(, Page, testing::ValuesIn(pages_with_programs()),
+                         [](const auto& page) { return std::regex_replace(page.param, std::regex("\\W"), "_"); });
 
 }  // namespace
 }  // namespace ringtape

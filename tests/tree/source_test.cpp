@@ -171,9 +171,9 @@ TEST(Source, IncludesAreRooted) {
 }
 
 TEST(Source, LibrariesOfADeviceStayInItsFolder) {
-  const std::map<std::string, std::string> places = {{"cuda", "/cuda/"}, {"cublas", "/cuda/"}, {"cudnn", "/cuda/"},
-                                                     {"nvtx", "/cuda/"}, {"nccl", "nccl"}, {"mpi.h", "mpi"},
-                                                     {"Eigen", "/core/eigen.h"}, {"dlpack", "/core/dlpack.h"}};
+  const std::map<std::string, std::string> places = {
+      {"cuda", "/cuda/"}, {"cublas", "/cuda/"}, {"cudnn", "/cuda/"},        {"nvtx", "/cuda/"},
+      {"nccl", "nccl"},   {"mpi.h", "mpi"},     {"Eigen", "/core/eigen.h"}, {"dlpack", "/core/dlpack.h"}};
   const std::regex include(R"(^#include <(cuda|cublas|cudnn|nvtx|nccl|mpi\.h|Eigen|dlpack))");
   for (const auto& [folder, below] : kMayInclude)
     for_each_source(kRoot / folder, [&](const fs::path& file) {

@@ -141,10 +141,8 @@ void check_data(const std::string& path, const JsonFields& state, const DataIden
 void write_checkpoint(const std::string& path, const TrainState& state, const std::vector<TensorFile>& files,
                       const Course& course, const std::function<void()>& check) {
   AtomicFolder folder(path);
-  Json json{{"schema", kSchema},
-            {"settings", course.settings},
-            {"data", to_json(course.data)},
-            {"files", Json::object()}};
+  Json json{
+      {"schema", kSchema}, {"settings", course.settings}, {"data", to_json(course.data)}, {"files", Json::object()}};
   for (const TensorFile& file : files) {
     write_safetensors(folder.file(file.name), file.tensors, file.metadata);
     json["files"][file.name] = describe_file(folder.file(file.name));

@@ -80,7 +80,7 @@ class Checkpoints {
   // Removes all checkpoints, for a run that is replaced; also the folder, if nothing else is in it. Throws as settle().
   void remove_all() const;
 
-  std::string path_of(int64_t step) const;  // of the checkpoint of this step
+  std::string path_of(int64_t step) const;               // of the checkpoint of this step
   std::vector<int64_t> steps_until(int64_t step) const;  // of the checkpoints up to this step, oldest first
 
   // Reads tensors from a checkpoint that has been checked.

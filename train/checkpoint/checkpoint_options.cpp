@@ -22,13 +22,19 @@ void visit(Fields& f, CheckpointOptions& o) {
     {.help = "weights for the final test and for exported/: the last ones, or those of the best validation (without "
              "labels: best kNN test)",
      .unit = "WHICH",
-     .choices = [] { return std::vector<std::string>{"last", "best"}; },
+     .choices =
+         [] {
+           return std::vector<std::string>{"last", "best"};
+         },
      .may_change = true});
   f("best-by", o.best_by,
     {.help = "what makes a validation the best, also for --patience and --schedule plateau: highest top1, lowest loss, "
              "or highest balanced, the mean of the classes' accuracies",
      .unit = "WHICH",
-     .choices = [] { return std::vector<std::string>{"top1", "loss", "balanced"}; },
+     .choices =
+         [] {
+           return std::vector<std::string>{"top1", "loss", "balanced"};
+         },
      .with_labels = true});
 }
 

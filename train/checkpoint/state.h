@@ -30,9 +30,9 @@ struct TrainState {
   Tally::Totals tally;  // tally, seconds and traffic: of that epoch
   PassSeconds seconds;
   PassTraffic traffic;
-  bool reported = false;          // whether the metrics of its training were, so that only its validation is missing
-  int64_t validated = 0;          // the step of the newest validation within an epoch
-  RandomState random;             // of default_generator()
+  bool reported = false;  // whether the metrics of its training were, so that only its validation is missing
+  int64_t validated = 0;  // the step of the newest validation within an epoch
+  RandomState random;     // of default_generator()
   // The generator's counter on each rank, since each draws for its own samples; empty with one rank or before the first
   // step.
   std::vector<int64_t> counters;
@@ -41,7 +41,7 @@ struct TrainState {
     int64_t step = 0;
     double score = 0;  // higher is better: an accuracy, or the negative loss; see --best-by
   };
-  std::optional<Best> best;                // the validation with the highest score
+  std::optional<Best> best;  // the validation with the highest score
   struct Improved {
     int64_t epoch = 0;
     double score = 0;

@@ -20,10 +20,10 @@ namespace {
 std::string rate_text(double rate) { return rate < 100 ? fmt::format("{:.2f}", rate) : with_commas(int64_t(rate)); }
 
 bool is_step_flag(const Flag& flag) {
-  for (const char* name :
-       {"model", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision",
-        "workers", "json", "strategy", "devices", "gpu-ids", "transport", "sync-bn", "keep-weights", "share-weights",
-        "shard-within", "bucket-mb", "no-overlap", "no-graph"})
+  for (const char* name : {"model",        "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema",
+                           "device",       "threads",    "precision",  "workers",   "json",           "strategy",
+                           "devices",      "gpu-ids",    "transport",  "sync-bn",   "keep-weights",   "share-weights",
+                           "shard-within", "bucket-mb",  "no-overlap", "no-graph"})
     if (flag.name == name) return true;
   return std::ranges::any_of(train_options(), [&](const Option& option) {
     return option.name == flag.name && option.group.heading() == flag.group && option.group.in_step;
@@ -43,9 +43,8 @@ TrainOptions bench_step_options(const Invocation& invocation, TrainOptions optio
   if (invocation.flag("method")) options.model.name = "resnet18";
   apply_flags(options, invocation);
   for (const Option& option : train_options())
-    RT_CHECK_AS(UsageError,
-                options.self_supervised() || concerns(option.name, false) || !invocation.flag(option.name), "--",
-                option.name, ": only for self-supervised methods; choose one with --method");
+    RT_CHECK_AS(UsageError, options.self_supervised() || concerns(option.name, false) || !invocation.flag(option.name),
+                "--", option.name, ": only for self-supervised methods; choose one with --method");
   RT_CHECK_AS(UsageError, !options.parallel.entry().replicas, "bench step: supports only one device per process, not ",
               options.parallel.strategy);
   return options;
@@ -162,8 +161,7 @@ int run_bench_step(const Invocation& invocation) {
   StepBench bench(options, number_flag<int64_t>(invocation, "pixels", 1, 4096, 0), world.group());
   const Measured measured = measure(bench);
   if (!world.leads()) return 0;
-  if (options.run.json)
-    std::printf("%s\n", figures(options, measured, bench, world.size()).text().c_str());
+  if (options.run.json) std::printf("%s\n", figures(options, measured, bench, world.size()).text().c_str());
   else print_measured(options, measured, bench);
   return 0;
 }
@@ -177,10 +175,9 @@ Command bench_step_command() {
       "Measures training steps per second on random images, supervised or with the views of a self-supervised method.";
   command.usage = "[FLAGS]";
   command.meets = true;
-  command.examples = {"bench step --model mlp --batch-size 16 --threads 1",
-                      "bench step --model resnet18 --batch-size 128 --json",
-                      "bench step --model resnet50 --pixels 224 --batch-size 8",
-                      "bench step --method simclr --batch-size 128"};
+  command.examples = {
+      "bench step --model mlp --batch-size 16 --threads 1", "bench step --model resnet18 --batch-size 128 --json",
+      "bench step --model resnet50 --pixels 224 --batch-size 8", "bench step --method simclr --batch-size 128"};
   command.flags = bench_step_flags("mlp, with --method resnet18");
   command.run = run_bench_step;
   return command;

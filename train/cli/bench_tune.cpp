@@ -125,12 +125,8 @@ Tuned tune(const BlockShape& block) {
 }
 
 Json json_of(const Tuned& t) {
-  Json out{{"x", t.block.x.str()},
-           {"w", t.block.w.str()},
-           {"stride", t.block.stride},
-           {"difference", t.difference},
-           {"right", t.right},
-           {"fused", t.fused}};
+  Json out{{"x", t.block.x.str()},       {"w", t.block.w.str()}, {"stride", t.block.stride},
+           {"difference", t.difference}, {"right", t.right},     {"fused", t.fused}};
   if (t.right) out["one_by_one_us"] = 1e6 * t.seconds[0], out["fused_us"] = 1e6 * t.seconds[1];
   return out;
 }

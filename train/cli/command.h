@@ -8,9 +8,9 @@ namespace ringtape::cli {
 
 // A flag of a command, for --help and the parser.
 struct Flag {
-  std::string group, name;     // "Optimizer", "batch-size"; one letter is -n
-  std::string placeholder;     // "N"; "[N]": optional, then "true"; empty for a switch
-  std::string help, fallback;  // `fallback`: the default, as text
+  std::string group, name;            // "Optimizer", "batch-size"; one letter is -n
+  std::string placeholder;            // "N"; "[N]": optional, then "true"; empty for a switch
+  std::string help, fallback;         // `fallback`: the default, as text
   std::string kind = "", owner = "";  // "optimizer", "lars": shown with --optimizer lars or --help-all; empty: always
 
   std::string typed() const { return (name.size() == 1 ? "-" : "--") + name; }

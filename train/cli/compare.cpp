@@ -36,7 +36,8 @@ Command compare_command() {
        default_strategies() + "; with --methods single,ddp; with --memory " + kMemoryStrategies},
       {"Comparison", "seeds", "LIST", "seeds, separated by commas; each training runs once per seed",
        "2,4,42; with --methods 0"},
-      {"Comparison", "out", "DIR", "folder for compare.md, .json and .svg, report.html, logs/ and the run of each "
+      {"Comparison", "out", "DIR",
+       "folder for compare.md, .json and .svg, report.html, logs/ and the run of each "
        "training",
        "runs/compare-MODEL-DATA; with --methods runs/compare-methods-MODEL-DATA; with --memory "
        "runs/compare-memory-MODEL-DATA"},
@@ -54,7 +55,8 @@ Command compare_command() {
       {"Inference", "batch-sizes", "LIST", "images per forward pass, separated by commas", "1,4,16,64,256"},
       {"Memory", "memory", "",
        "compare the memory of a rank instead: what the formula of each strategy says, and what a training of a few "
-       "steps had; --devices may be a list: 2,4,8", ""}};
+       "steps had; --devices may be a list: 2,4,8",
+       ""}};
   for (Flag& flag : training_flags())
     if (flag.name != "sync-bn") command.flags.push_back(std::move(flag));
   command.flags.push_back({"Run", "config", "FILE", "TOML file of the settings above, one per line", ""});

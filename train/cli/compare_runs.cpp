@@ -40,10 +40,8 @@ Run run_of(const Comparison& c, const Contender& training, const std::string& se
 // name to their defaults.
 TrainOptions wanted_options(const Contender& training, const Given& config, const TrainOptions& there) {
   TrainOptions out;
-  if (training.use == Use::pretrain)
-    out = options_of(training);
-  else
-    apply_flags(out, training.flags, {config});
+  if (training.use == Use::pretrain) out = options_of(training);
+  else apply_flags(out, training.flags, {config});
   if (out.trainer.batch_size_per_rank > 0) out.trainer.batch_size = there.trainer.batch_size;
   out.execution.seed = there.execution.seed;  // the seed in the run's name
   return out;

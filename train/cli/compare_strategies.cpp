@@ -51,8 +51,7 @@ int compare_strategies(const Invocation& invocation) {
       ". Speed-up: images/s divided by those of the first row. Peak: memory of tensors, maximum over the devices. ",
       "Model state: weights, gradients, optimizer and average, maximum over the ranks. ", formula(all, options),
       "Sent: bytes of all-reduce per rank (a reduce-scatter or an all-gather is half of one), or transfers between ",
-      "the devices of dp. ",
-      "Hidden: part of the communication time in which rank 0 did not wait.");
+      "the devices of dp. ", "Hidden: part of the communication time in which rank 0 did not wait.");
   const std::string title = title_of(options);
   write_findings(c, {title, comparison_table(all), notes, comparison_plot(all, title)},
                  {{"strategies", comparison_json(all)}});

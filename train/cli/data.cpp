@@ -63,7 +63,7 @@ std::vector<Flag> data_flags() {
   for (Flag& flag : option_flags(Use::evaluate))
     if (flag.kind == "data" || flag.name == "data-dir" || flag.name == "seed") {
       if (flag.owner.empty()) flag.group = "Data";
-      flag.kind.clear(), flag.owner.clear();  // the argument names the set
+      flag.kind.clear(), flag.owner.clear();                                         // the argument names the set
       const auto same = [&](const Flag& other) { return other.name == flag.name; };  // of another data set
       if (std::ranges::none_of(out, same)) out.push_back(std::move(flag));
     }

@@ -44,8 +44,7 @@ std::string check_matmul() {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (int64_t at = 0; at < n * n; at += 7919) {
     double sum = 0;
-    for (int64_t p = 0; p < n; ++p)
-      sum += double(a.data<float>()[at / n * n + p]) * b.data<float>()[p * n + at % n];
+    for (int64_t p = 0; p < n; ++p) sum += double(a.data<float>()[at / n * n + p]) * b.data<float>()[p * n + at % n];
     const double got = c.data<float>()[at];
     RT_CHECK(std::abs(got - sum) < 1e-3, "matmul gave ", got, " instead of ", sum);
   }
@@ -71,8 +70,7 @@ std::string check_runs_folder() {
   const fs::path folder = fs::exists("runs") ? fs::path("runs") : fs::path(".");
   RT_CHECK_AS(IoError, ::access(folder.c_str(), W_OK | X_OK) == 0, fs::absolute(folder).string(),
               ": cannot write: ", std::strerror(errno), "; use train --run /elsewhere/NAME");
-  return concat(fs::absolute(folder).lexically_normal().string(), ", ", fs::space(folder).available >> 30,
-                " GiB free");
+  return concat(fs::absolute(folder).lexically_normal().string(), ", ", fs::space(folder).available >> 30, " GiB free");
 }
 
 // Missing files are no failure; files that cannot be read are.
@@ -80,8 +78,7 @@ DeviceCheck check_data(const DatasetEntry& entry) {
   const std::string name = concat("data ", entry.name);
   try {
     const Splits splits = entry.load({});
-    return {name, concat(splits.train.size(), " + ", splits.test.size(), " images in ", splits.train.source),
-            true};
+    return {name, concat(splits.train.size(), " + ", splits.test.size(), " images in ", splits.train.source), true};
   } catch (const MissingData&) {
     return {name, "not found (set RINGTAPE_DATA_DIR to their folder)", true};
   } catch (const std::exception& e) {

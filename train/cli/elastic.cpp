@@ -1,8 +1,9 @@
+#include "comm/launch/elastic.h"
+
 #include <deque>
 
 #include "comm/base/host_name.h"
 #include "comm/health/report.h"
-#include "comm/launch/elastic.h"
 #include "comm/launch/launch.h"
 #include "core/log.h"
 #include "core/printable.h"
@@ -20,8 +21,8 @@ constexpr const char* kOpenedKey = "train/opened";  // once a leader has opened 
 // One process of a training whose ranks come and go: what it keeps from one generation to the next.
 class Elastic {
  public:
-  Elastic(RunSetup& setup, comm::Store& store, comm::Crew& crew, const comm::Place& place,
-          const Invocation& invocation, bool said)
+  Elastic(RunSetup& setup, comm::Store& store, comm::Crew& crew, const comm::Place& place, const Invocation& invocation,
+          bool said)
       : setup_(setup), o_(setup.options), store_(store), crew_(crew), place_(place), invocation_(invocation),
         said_(said) {}
   bool run();  // false: this process leaves before the training is whole
@@ -45,7 +46,7 @@ class Elastic {
   bool has_state_ = false;          // of the training, not only initial values
   bool leaves_ = false;
   std::optional<comm::Clock::time_point> stopped_;  // when the last generation ended
-  std::unique_ptr<Role> leader_;    // of a process that leads once it does: to the end
+  std::unique_ptr<Role> leader_;                    // of a process that leads once it does: to the end
   Journal journal_;
 };
 

@@ -26,10 +26,8 @@ static std::string wrapped(const std::string& text, size_t indent) {
   size_t column = indent;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find(' ', begin), text.size());
-    if (column > indent && column + 1 + (end - begin) > most)
-      out += '\n' + std::string(indent, ' '), column = indent;
-    else if (column > indent)
-      out += ' ', ++column;
+    if (column > indent && column + 1 + (end - begin) > most) out += '\n' + std::string(indent, ' '), column = indent;
+    else if (column > indent) out += ' ', ++column;
     out.append(text, begin, end - begin);
     column += end - begin;
     begin = end + 1;
@@ -105,10 +103,9 @@ std::string command_help(const Command& command, const Invocation& invocation, b
 }
 
 std::string overview(const std::vector<Command>& commands, const std::string& word) {
-  std::string out =
-      word.empty() ? wrapped("ringtape trains neural networks in C++, on CPUs and GPUs.", 0) +
-                         "\nUsage: ringtape COMMAND [FLAGS]\n\nCommands:\n"
-                   : "";
+  std::string out = word.empty() ? wrapped("ringtape trains neural networks in C++, on CPUs and GPUs.", 0) +
+                                       "\nUsage: ringtape COMMAND [FLAGS]\n\nCommands:\n"
+                                 : "";
   const auto shown = [&](const Command& c) { return word.empty() || c.name.starts_with(word + " "); };
   size_t longest = 0;
   for (const Command& c : commands)

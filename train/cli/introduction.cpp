@@ -5,8 +5,8 @@
 #include "core/part.h"
 #include "core/printable.h"
 #include "kernels/kernel.h"
-#include "train/loop/model_state.h"
 #include "train/loop/execution.h"
+#include "train/loop/model_state.h"
 #include "train/run/metrics_log.h"
 #include "train/run/version.h"
 
@@ -31,8 +31,7 @@ std::string first_line(const TrainOptions& o) {
   const std::string precision = precision_text(e);
   return concat(
       "ringtape ", kVersion, " on ", e.device, ", ", device_text(parse_device(e.device)), ", ",
-      precision.empty() ? "" : precision + ", ", threads_text(e), "; ",
-      o.data.set.name,
+      precision.empty() ? "" : precision + ", ", threads_text(e), "; ", o.data.set.name,
       find_dataset(o.data.set.name).generated ? std::string(", generated") : " from " + data_root({.dir = o.data.dir}));
 }
 
@@ -60,9 +59,9 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
                           : ", without labels",
       d.train.is_encoded() ? ", decoded for each batch" : ""));
   if (task.tested)
-    out.push_back(concat("kNN    tested with ", task.tested->train.name, " (", task.tested->train.source, "): ",
-                         with_commas(task.tested->train.size()), " training, ", with_commas(task.tested->test.size()),
-                         " test images"));
+    out.push_back(concat("kNN    tested with ", task.tested->train.name, " (", task.tested->train.source,
+                         "): ", with_commas(task.tested->train.size()), " training, ",
+                         with_commas(task.tested->test.size()), " test images"));
   const ScheduleOptions& s = o.schedule;
   const std::string scaled =
       trainer.lr() == s.lr ? "" : fmt::format(" ({:g}, {} scaling with the ranks)", s.lr, s.lr_scale);
@@ -97,7 +96,7 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
     out.push_back(concat("shards ", world.size(), " of the optimizer's state",
                          o.parallel.entry().shards(Sharded::weights)     ? ", the gradients and the weights"
                          : o.parallel.entry().shards(Sharded::gradients) ? " and the gradients"
-                                                           : "",
+                                                                         : "",
                          "; with the weights ", megabytes(trainer.state_bytes()), " on this rank instead of ",
                          megabytes(model_state_bytes(model_size(*task.model), o.step, whole, 1))));
   }

@@ -22,9 +22,11 @@ std::vector<int> ranks_on_machines(const std::string& text) {
   for (size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
     end = std::min(text.find(',', begin), text.size());
     const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, out.emplace_back());
-    RT_CHECK_AS(UsageError, error == std::errc{} && rest == text.data() + end && out.back() >= 1 &&
-                out.back() <= kMaxLaunchRanks - sum, "-n: expected a whole number from 1 to ", kMaxLaunchRanks,
-                ", or one for each machine as in 4,2, got '", text, "'");
+    RT_CHECK_AS(
+        UsageError,
+        error == std::errc{} && rest == text.data() + end && out.back() >= 1 && out.back() <= kMaxLaunchRanks - sum,
+        "-n: expected a whole number from 1 to ", kMaxLaunchRanks, ", or one for each machine as in 4,2, got '", text,
+        "'");
     sum += out.back();
   }
   return out;
@@ -89,8 +91,10 @@ void set_store(comm::Launch& l, const Invocation& invocation, const std::string&
   l.master_addr = where.substr(0, colon);
   if (l.master_addr.starts_with('[') && l.master_addr.ends_with(']'))
     l.master_addr = l.master_addr.substr(1, l.master_addr.size() - 2);
-  RT_CHECK_AS(UsageError, !l.master_addr.empty() && error == std::errc{} && rest == end && l.master_port > 0 &&
-              l.master_port < 65536, "--join: expected HOST:PORT, as in node0:29500, got '", where, "'");
+  RT_CHECK_AS(
+      UsageError,
+      !l.master_addr.empty() && error == std::errc{} && rest == end && l.master_port > 0 && l.master_port < 65536,
+      "--join: expected HOST:PORT, as in node0:29500, got '", where, "'");
   RT_CHECK_AS(UsageError, !l.token.empty(), "--join: needs the environment variable RINGTAPE_TOKEN, that of the ",
               "job's store");
   l.joins = true;

@@ -50,8 +50,7 @@ std::vector<Item> operations() {
 
 std::vector<Item> variables() {
   std::vector<Item> out;
-  for (const env::Variable& v : env::variables())
-    out.push_back({v.name, concat(v.meaning, " (", v.values, ")")});
+  for (const env::Variable& v : env::variables()) out.push_back({v.name, concat(v.meaning, " (", v.values, ")")});
   return out;
 }
 

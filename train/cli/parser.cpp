@@ -29,9 +29,9 @@ std::string normalised(std::string arg) {
     throw UsageError("unknown flag " + name + alias_text(*alias));
   std::string meant = nearest(name, known);
   if (name.size() > 2 && name[1] != '-') meant = nearest("-" + name, known);  // a long flag with one dash: -lr
-  throw UsageError("unknown flag " + name +
-                   (meant.empty() ? "; `ringtape " + command.name + " --help-all` lists all"
-                                  : "; did you mean " + meant + "?"));
+  throw UsageError(
+      "unknown flag " + name +
+      (meant.empty() ? "; `ringtape " + command.name + " --help-all` lists all" : "; did you mean " + meant + "?"));
 }
 
 // The value of a switch.
@@ -110,14 +110,13 @@ Invocation parse(const Command& command, std::vector<std::string> args, Help& wa
     out.positionals.push_back(arg);
   }
   RT_CHECK_AS(UsageError, help || out.positionals.size() <= command.positionals, "unexpected argument '",
-              out.positionals.empty() ? "" : out.positionals[command.positionals], "'; usage: ringtape ",
-              command.name, " ", command.usage);
+              out.positionals.empty() ? "" : out.positionals[command.positionals], "'; usage: ringtape ", command.name,
+              " ", command.usage);
   return out;
 }
 
 // The command that the first words name, and the number of these words; null if there is none.
-const Command* find_command(const std::vector<Command>& commands, const std::vector<std::string>& args,
-                            size_t& words) {
+const Command* find_command(const std::vector<Command>& commands, const std::vector<std::string>& args, size_t& words) {
   for (const Command& command : commands) {
     const size_t space = command.name.find(' ');
     words = space == std::string::npos ? 1 : 2;
@@ -133,15 +132,13 @@ bool has_commands_below(const std::vector<Command>& commands, const std::string&
                      [&](const Command& c) { return c.name.starts_with(word + " "); });
 }
 
-[[noreturn]] void unknown_command(const std::vector<Command>& commands,
-                                  const std::vector<std::string>& args) {
+[[noreturn]] void unknown_command(const std::vector<Command>& commands, const std::vector<std::string>& args) {
   std::vector<std::string> known, below;
   for (const Command& command : commands) {
     const size_t space = command.name.find(' ');
     if (const std::string word = command.name.substr(0, space); known.empty() || known.back() != word)
       known.push_back(word);
-    if (space != std::string::npos && args[0] == known.back())
-      below.push_back(command.name.substr(space + 1));
+    if (space != std::string::npos && args[0] == known.back()) below.push_back(command.name.substr(space + 1));
   }
   if (below.empty()) throw UsageError(unknown(args[0].starts_with('-') ? "flag" : "command", args[0], known));
   if (args.size() < 2) {

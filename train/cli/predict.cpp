@@ -31,10 +31,8 @@ void add_images(const fs::path& folder, std::vector<std::string>& out) {
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
     const fs::path path = folder / name;
-    if (name_type(path) == fs::file_type::directory)
-      add_images(path, out);
-    else if (is_image_path(name))
-      out.push_back(path);
+    if (name_type(path) == fs::file_type::directory) add_images(path, out);
+    else if (is_image_path(name)) out.push_back(path);
   }
 }
 
@@ -46,12 +44,9 @@ std::vector<std::string> find_images(const std::vector<std::string>& arguments) 
     const fs::file_type type = type_at(argument);
     RT_CHECK_AS(IoError, type != fs::file_type::not_found, "there is no image and no folder '", argument, "'");
     const size_t before = out.size();
-    if (type != fs::file_type::directory)
-      out.push_back(argument);
-    else
-      add_images(argument, out);
-    RT_CHECK_AS(UsageError, out.size() > before, argument, ": no images in this folder (",
-                kImageEndings, ")");
+    if (type != fs::file_type::directory) out.push_back(argument);
+    else add_images(argument, out);
+    RT_CHECK_AS(UsageError, out.size() > before, argument, ": no images in this folder (", kImageEndings, ")");
   }
   return out;
 }

@@ -52,10 +52,8 @@ StepBench::StepBench(const TrainOptions& o, int64_t pixels, comm::ProcessGroup& 
   task_.model_name = o.model.name, task_.method_name = o.method.name;
   task_.spec = {image, 10, o.model.chosen()};
   manual_seed(uint64_t(o.execution.seed));
-  if (!o.self_supervised())
-    task_.model = entry.make(task_.spec);
-  else
-    task_.model = make_method(method_plan(o), task_.spec);
+  if (!o.self_supervised()) task_.model = entry.make(task_.spec);
+  else task_.model = make_method(method_plan(o), task_.spec);
   nn::move_to(*task_.model, task_.device);
   task_.distribute(group, o.parallel.sync_bn);
   learner_ = make_learner(options_, task_, {all_samples(task_.data.train), {}}, group.size());

@@ -97,8 +97,8 @@ bool train_on_rank(TrainOptions options, const World& world, const Invocation& i
 std::unique_ptr<RunSetup> set_up(TrainOptions options, const std::string& path, bool leads,
                                  const std::function<void()>& reading) {
   const TrainedOn before = path.empty() ? TrainedOn() : read_trained_on(concat(path, "/", kTrainedOnFile));
-  auto out = std::make_unique<RunSetup>(std::move(options),
-                                        Beginning{.data = before, .leads = leads, .reading = reading});
+  auto out =
+      std::make_unique<RunSetup>(std::move(options), Beginning{.data = before, .leads = leads, .reading = reading});
   check_classes(out->data.train, before, "--resume: " + path, "bring them back, or choose another --run");
   if (path.empty()) return out;
   check_files(out->data, concat(path, "/", kDataFilesFile));

@@ -52,11 +52,11 @@ class Leader : public Role {
       : setup_(setup), invocation_(invocation), said_(said), earlier_(earlier), journal_(journal), o_(setup.options),
         run_(claim_run_path(o_.run.name, setup.name(), o_.data.set.name), earlier), out_(run_, o_.run.json),
         hook_(run_, on_save(o_.run), o_.run.on_save_timeout), album_(run_, hook_),
-        checkpoints_(run_.file("checkpoints"), o_.checkpoint.keep,
-                     [this](const std::string& path) { return hook_.needs(path); },
-                     [this] {
-                       if (crew_) crew_->check();
-                     }) {}
+        checkpoints_(
+            run_.file("checkpoints"), o_.checkpoint.keep, [this](const std::string& path) { return hook_.needs(path); },
+            [this] {
+              if (crew_) crew_->check();
+            }) {}
 
   void begin(Trainer& trainer, const World& world) override;
   bool train(Trainer& trainer, const World& world) override;
@@ -106,8 +106,8 @@ class Leader : public Role {
   static constexpr int kNoted = 1000;  // lines: many more than ranks can differ by
   std::vector<Metrics> all_;           // but for steps; of a leader that takes over, once all are written
   std::set<std::tuple<int64_t, int64_t, std::string>> written_;  // step, epoch and split of the last lines
-  int64_t contents_kept_ = 0;  // how many checksums of images are in their file
-  int64_t forgotten_ = 0;  // lines of steps before this one are all written
+  int64_t contents_kept_ = 0;                                    // how many checksums of images are in their file
+  int64_t forgotten_ = 0;                                        // lines of steps before this one are all written
   const std::function<void(const std::string&)> say_ = [this](const std::string& text) { out_.line(text); };
 };
 
@@ -188,8 +188,8 @@ void Leader::load_best(const Trainer& trainer, int64_t step) const {
 void Leader::stopped(const Trainer& trainer, const World& world) {
   const bool alone = world.crew && world.crew->is_last();
   const char* const why = alone ? "because fewer than --min-ranks are left," : "by a signal";
-  out_.line(concat("stopped ", why, " at step ", trainer.steps(),
-                   ", with a checkpoint; resume it with --resume --run ", run_.path()));
+  out_.line(concat("stopped ", why, " at step ", trainer.steps(), ", with a checkpoint; resume it with --resume --run ",
+                   run_.path()));
   if (world.size() > 1) return wait_for_files();
   album_.finish();
   if (hook_.waits()) out_.line("waiting for --on-save; the same signal, a second or more after the first, ends that");
@@ -272,8 +272,9 @@ void Leader::save_what_is_due(Trainer& trainer) {
 void Leader::tell_of_ranks(const Trainer& trainer, const World& world) {
   const comm::Deal& deal = world.crew->deal();
   if (deal.number == 1) return;
-  Json note{{"split", kMembership},       {"epoch", trainer.state().epoch + 1}, {"step", trainer.steps()},
-            {"generation", deal.number}, {"ranks", world.size()},              {"cause", deal.cause}};
+  Json note{{"split", kMembership},    {"epoch", trainer.state().epoch + 1},
+            {"step", trainer.steps()}, {"generation", deal.number},
+            {"ranks", world.size()},   {"cause", deal.cause}};
   std::string stopped;
   if (world.stopped) {
     const double seconds = comm::Seconds(comm::Clock::now() - *world.stopped).count();
@@ -332,12 +333,9 @@ bool Leader::fit(Trainer& trainer, const World& world) {
     check(world);
     save(trainer);
   };
-  const bool whole =
-      trainer.fit(report_new, save_now, !o_.run.json, [&](int64_t step) { load_best(trainer, step); });
-  if (whole)
-    finish(trainer, world);
-  else
-    stopped(trainer, world);
+  const bool whole = trainer.fit(report_new, save_now, !o_.run.json, [&](int64_t step) { load_best(trainer, step); });
+  if (whole) finish(trainer, world);
+  else stopped(trainer, world);
   return whole;
 }
 

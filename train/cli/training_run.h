@@ -20,7 +20,7 @@ class Role {
   // Gives all ranks the same state: that of the run or, with a crew, of the rank that the deal names.
   virtual void begin(Trainer& trainer, const World& world) = 0;
   virtual bool train(Trainer& trainer, const World& world) = 0;  // false: a signal stopped it
-  virtual void leave() {}  // this process goes, the others do not
+  virtual void leave() {}                                        // this process goes, the others do not
 };
 // The last metrics that a process of a crew knows. One that leads writes those that are missing.
 using Journal = std::deque<Metrics>;

@@ -44,11 +44,8 @@ int run_child(const std::vector<std::string>& arguments, const std::string& log,
   comm::Guard guard;
   std::vector<std::string> command = {""};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  const comm::Child child = comm::start_child({.command = command,
-                                               .environment = environment(),
-                                               .cores = {},
-                                               .announced = guard.to_watch()},
-                                              signals);
+  const comm::Child child = comm::start_child(
+      {.command = command, .environment = environment(), .cores = {}, .announced = guard.to_watch()}, signals);
   Lines out, err;
   const auto drain = [&] {
     out.read(child.out.get(), [&](const std::string& line) { file.write(line), show(line); });

@@ -10,8 +10,8 @@ namespace ringtape {
 struct FinishedRun {
   std::string path, name;  // name: of its folder when it was trained; empty if unknown
   int64_t seed = 0, epochs = 0, steps = 0;
-  bool ended_early = false;  // a limit ended it before its epochs did
-  int64_t parameters = 0;  // of the model; 0 if unknown
+  bool ended_early = false;                              // a limit ended it before its epochs did
+  int64_t parameters = 0;                                // of the model; 0 if unknown
   double loss = 0, top1 = 0, top5 = 0;                   // test results
   double epoch_s = 0, images_per_s = 0, peak_bytes = 0;  // training seconds per epoch; peak_bytes: maximum over ranks
   // Of the rank that has most: weights, gradients, optimizer and average; the process, before the test.

@@ -13,8 +13,8 @@ namespace ringtape {
 struct MemoryRow {
   std::string strategy;
   int64_t devices = 1;
-  int64_t formula = 0, buckets = 0;       // model_state_bytes(), bucket_bytes()
-  std::optional<FinishedRun> run = {};    // nothing: it did not fit
+  int64_t formula = 0, buckets = 0;         // model_state_bytes(), bucket_bytes()
+  std::optional<FinishedRun> run = {};      // nothing: it did not fit
   std::optional<double> deviation() const;  // of the model state from the formula, as a fraction
   std::optional<double> peak() const;       // of tensors, in the training without validation and test
 };

@@ -53,8 +53,8 @@ struct BatchMaker::Layout {
 BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
     : images_(data.images), labels_(data.labels), encoded_(data.is_encoded() ? data.encoded : nullptr),
       interpolation_(data.encoded ? data.encoded->reading().interpolation : Interpolation::bilinear),
-      cache_(data.images.defined() && data.images.device() == Device{} ? data.cache : nullptr),
-      image_(data.image()), device_(config.device), augmentation_(config.augmentation),
+      cache_(data.images.defined() && data.images.device() == Device{} ? data.cache : nullptr), image_(data.image()),
+      device_(config.device), augmentation_(config.augmentation),
       changes_(config.views.empty() ? config.changes : ImageChanges{}), views_(config.views), crops_(config.views),
       transforms_(config.transforms), seed_(config.seed), balanced_(config.balanced),
       own_batch_(own_rows(config.batch_size, config).size()) {
@@ -202,8 +202,7 @@ Tensor BatchMaker::changed(View images, View samples, int64_t epoch, bool gather
     stages_[k](made, k == 0 ? images : View(y), samples, last ? table_ : bytes_, uint64_t(epoch), gathered || k > 0);
     y = std::move(made);
   }
-  if (erasing_.probability > 0 || erasing_.cutout > 0)
-    erase(y, samples, EraseParams(erasing_, seed_, uint64_t(epoch)));
+  if (erasing_.probability > 0 || erasing_.cutout > 0) erase(y, samples, EraseParams(erasing_, seed_, uint64_t(epoch)));
   return y;
 }
 

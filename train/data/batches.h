@@ -30,7 +30,7 @@ class BatchMaker {
 
   bool on_host() const { return device_.type == DeviceType::cpu; }
   bool resident() const { return !encoded_ && !on_host() && images_.device() == device_; }
-  int64_t waiting_bytes() const;  // of a sample, in a batch that gather() has made
+  int64_t waiting_bytes() const;                        // of a sample, in a batch that gather() has made
   std::shared_ptr<Inbox> inbox(int64_t samples) const;  // for chunks of at most `samples`; null if nothing is sent
 
   // `samples`: i64, contiguous, on the host; for finish() with a resident set, on its device. gather() may run on any
@@ -64,7 +64,7 @@ class BatchMaker {
 
   Tensor images_, labels_;
   std::shared_ptr<const EncodedImages> encoded_;  // null: the images are kept
-  Interpolation interpolation_;  // of random crops
+  Interpolation interpolation_;                   // of random crops
   std::shared_ptr<const ImageCache> cache_;       // the file that images_ are of, if they are read from it
   Shape image_;
   Tensor table_;  // f32 (C, 256): the normalised value of each byte

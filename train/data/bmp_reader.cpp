@@ -35,10 +35,8 @@ class BmpReader : public ImageReader {
                 ": BMP data of compression ", compression, "; only uncompressed BMP is read");
     check_image_size(path_, size_, 0, 1, content_);
     need(pixels_ + size_.height * row_bytes());
-    if (bits_ <= 8)
-      read_palette(old);
-    else if (bits_ != 24)
-      read_masks(compression == 3);
+    if (bits_ <= 8) read_palette(old);
+    else if (bits_ != 24) read_masks(compression == 3);
   }
 
   ImageSize size() const override { return size_; }

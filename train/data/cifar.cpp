@@ -61,12 +61,11 @@ fs::path find_cifar_folder(const CifarSource& source, const DataRequest& request
       if (is_there(folder / file)) return folder;
   const std::string get = how_to_get(source.name);
   for (const fs::path& folder : {root / source.python_folder, root})
-    RT_CHECK_AS(MissingData, !is_there(folder / "data_batch_1") && !is_there(folder / "meta"),
-                source.name, ": ", folder.string(),
-                " holds the version for Python; expected the binary version: ", get);
+    RT_CHECK_AS(MissingData, !is_there(folder / "data_batch_1") && !is_there(folder / "meta"), source.name, ": ",
+                folder.string(), " holds the version for Python; expected the binary version: ", get);
   RT_CHECK_AS(MissingData, is_folder_at(root), source.name, ": no folder ", root.string(), "; ", get);
-  detail::fail<MissingData>({source.name, ": no ", source.train_files[0], " in ", below.string(), " or ", root.string(),
-                            "; ", get});
+  detail::fail<MissingData>(
+      {source.name, ": no ", source.train_files[0], " in ", below.string(), " or ", root.string(), "; ", get});
 }
 
 std::vector<std::string> read_names(const CifarSource& source, const fs::path& folder) {

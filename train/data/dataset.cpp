@@ -75,7 +75,10 @@ void visit(Fields& f, DataOptions& o) {
   f("normalize", o.normalize,
     {.help = "normalise images by mean and deviation of the data set, or of ImageNet",
      .unit = "WHICH",
-     .choices = [] { return std::vector<std::string>{"dataset", "imagenet"}; },
+     .choices =
+         [] {
+           return std::vector<std::string>{"dataset", "imagenet"};
+         },
      .scope = Scope::weights});
 }
 

@@ -18,10 +18,10 @@ class ImageContents;
 // Labelled images: bytes in the memory of the host or, after keep_on_device(), of a device, or files that are decoded
 // when a batch needs them.
 struct Dataset {
-  std::string name;    // "mnist"
+  std::string name;         // "mnist"
   std::string source = {};  // the origin: a folder, or "generated, seed 1"
-  Tensor images;       // u8 (N, H, W, C); undefined if each batch decodes its images
-  Tensor labels;       // i64 (N), each in [0, classes)
+  Tensor images;            // u8 (N, H, W, C); undefined if each batch decodes its images
+  Tensor labels;            // i64 (N), each in [0, classes)
   int classes = 0;
   std::vector<float> mean, deviation;  // per channel, for pixels scaled to [0, 1]
   std::vector<std::string> class_names = {};
@@ -29,8 +29,8 @@ struct Dataset {
   Shape decoded = {};                                 // (H, W, 3): what each of these becomes
 
   int64_t size() const { return labels.size(); }
-  std::shared_ptr<const ImageCache> cache = {};   // the file that `images` are of; null: another memory
-  std::shared_ptr<ImageContents> contents = {};   // of images in files, and in `cache`; null: not followed
+  std::shared_ptr<const ImageCache> cache = {};  // the file that `images` are of; null: another memory
+  std::shared_ptr<ImageContents> contents = {};  // of images in files, and in `cache`; null: not followed
   bool is_encoded() const { return !images.defined(); }
   Shape image() const { return is_encoded() ? decoded : images.shape().without(0); }  // (H, W, C)
   // Writes the bytes of image i, (H, W, C).
@@ -68,8 +68,8 @@ struct Splits {
 void normalize_as_imagenet(Splits& data);
 
 struct DataRequest {
-  std::string dir = {};     // folder of the files; empty: RINGTAPE_DATA_DIR, else ./data
-  Settings settings = {};   // of the data set
+  std::string dir = {};    // folder of the files; empty: RINGTAPE_DATA_DIR, else ./data
+  Settings settings = {};  // of the data set
   uint64_t seed = 0;
   bool progress = false;           // show a bar while files are decoded
   bool train = true, test = true;  // which images are needed; a generated set makes one image of each other split
@@ -106,11 +106,11 @@ const DatasetEntry& find_dataset(const std::string& name);  // throws UsageError
 inline constexpr int64_t kShuffleBuffer = 10'000;
 struct DataOptions {
   Selection set{datasets(), "shapes"};
-  std::string dir;                    // empty: RINGTAPE_DATA_DIR, else ./data
-  int64_t val_size = -1;              // -1: the data set's default
+  std::string dir;        // empty: RINGTAPE_DATA_DIR, else ./data
+  int64_t val_size = -1;  // -1: the data set's default
   double train_fraction = 1;
-  bool balanced = false;        // see balanced()
-  int64_t shuffle_buffer = -1;  // see shuffled(); 0: all samples; -1: kShuffleBuffer for archives, else all
+  bool balanced = false;              // see balanced()
+  int64_t shuffle_buffer = -1;        // see shuffled(); 0: all samples; -1: kShuffleBuffer for archives, else all
   std::string normalize = "dataset";  // or "imagenet"
 };
 void visit(Fields& f, DataOptions& o);  // except the settings of each data set

@@ -114,7 +114,7 @@ void fetch(const PublishedFile& file, const std::string& url, const fs::path& pa
   if (sha256 != file.sha256) {
     fs::remove(part);
     detail::fail<FormatError>({url, ": expected sha256 ", file.sha256, ", got ", sha256,
-                              "; the file is not the published one and was deleted"});
+                               "; the file is not the published one and was deleted"});
   }
   std::error_code error;
   fs::rename(part, path, error);
@@ -163,8 +163,8 @@ bool download(const PublishedFile& file, const std::string& dir, const std::stri
   if (!is_there(path)) {
     fetch(file, url, path, show_progress);
   } else if (const std::string sha256 = sha256_of(path); sha256 != file.sha256) {
-    detail::fail<FormatError>({path.string(), ": expected sha256 ", file.sha256, ", got ", sha256,
-                              "; remove it and run this again"});
+    detail::fail<FormatError>(
+        {path.string(), ": expected sha256 ", file.sha256, ", got ", sha256, "; remove it and run this again"});
   }
   if (file.archive) unpack(path, folder);
   return true;

@@ -7,10 +7,10 @@ namespace ringtape {
 
 // A published file of a data set. published_files() is the only list of download sources.
 struct PublishedFile {
-  const char* set;      // "cifar10"
-  const char* url;      // of its folder, with a / at the end
-  const char* name;     // the same at the URL and here
-  int64_t bytes;        // its size; not more is fetched
+  const char* set;   // "cifar10"
+  const char* url;   // of its folder, with a / at the end
+  const char* name;  // the same at the URL and here
+  int64_t bytes;     // its size; not more is fetched
   const char* sha256;
   // Its place below the data folder, "" for the folder itself; for an archive, the folder that it unpacks to.
   const char* folder;

@@ -23,7 +23,7 @@ class EncodedImages {
   virtual int64_t changed(int64_t i) const = 0;
   virtual int64_t changed_now(int64_t i) const { return changed(i); }  // as its file is now, not when it was listed
   virtual std::string read(int64_t i) const = 0;
-  virtual std::string path(int64_t i) const = 0;  // for messages
+  virtual std::string path(int64_t i) const = 0;       // for messages
   virtual int64_t shard(int64_t) const { return -1; }  // the archive that it lies in, from 0 on; -1: a file of its own
   virtual ImageReading reading() const { return {}; }
 };
@@ -99,8 +99,7 @@ class ShardImages : public EncodedImages {
 // Some of the images of another set, in any order.
 class ChosenImages : public EncodedImages {
  public:
-  ChosenImages(std::shared_ptr<const EncodedImages> from, std::vector<int64_t> chosen,
-               const ImageReading& reading)
+  ChosenImages(std::shared_ptr<const EncodedImages> from, std::vector<int64_t> chosen, const ImageReading& reading)
       : from_(std::move(from)), chosen_(std::move(chosen)), reading_(reading) {}
 
   int64_t size() const override { return int64_t(chosen_.size()); }

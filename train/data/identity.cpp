@@ -24,8 +24,7 @@ void add_images(Crc32& crc, const Tensor& images) {
   const size_t each = images.dim(0) > 0 ? bytes.size() / size_t(images.dim(0)) : 0;
   std::vector<uint32_t> own(size_t(images.dim(0)));
   parallel_for(images.dim(0), 64, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      own[size_t(i)] = Crc32().add(bytes.data() + size_t(i) * each, each).value();
+    for (int64_t i = begin; i < end; ++i) own[size_t(i)] = Crc32().add(bytes.data() + size_t(i) * each, each).value();
   });
   crc.add(own.data(), own.size() * sizeof own[0]);
 }
@@ -152,7 +151,8 @@ void check_contents(const Splits& data, const std::string& path) {
     for (int64_t i = 0; i < set.size(); ++i)
       if (const int64_t sum = sums.data<int64_t>()[i]; sum != kNotRead)
         RT_CHECK_AS(UsageError, set.contents->expect(i, uint32_t(sum)), set.encoded->path(i),
-                    ": has another content than when the run read it (", path, "); bring it back, or choose another "
+                    ": has another content than when the run read it (", path,
+                    "); bring it back, or choose another "
                     "--run");
   });
 }

@@ -24,7 +24,6 @@ std::string list_of_files(const Splits& data);
 // The first difference between two such lists: "train/cat/1.jpg: has 12 bytes, had 13"; empty: none.
 std::string difference_of(const std::string& before, const std::string& now);
 
-
 // A run keeps such a list. Throws UsageError, naming the first difference, unless the files are those of the list at
 // `path`; if there is no list, any will do.
 inline constexpr const char* kDataFilesFile = "data-files.tsv";  // in a run's folder

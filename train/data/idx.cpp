@@ -64,8 +64,7 @@ class GzFile {
     // The caller reports a stream that ends early, since it knows how much was expected.
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
       const char* colon = std::strstr(message, ": ");
-      detail::fail<FormatError>({path_, ": damaged gzip data (", colon ? colon + 2 : message,
-                                "); download it again"});
+      detail::fail<FormatError>({path_, ": damaged gzip data (", colon ? colon + 2 : message, "); download it again"});
     }
   }
 
@@ -84,14 +83,11 @@ void check_magic(const std::string& path, GzFile& file, const uint8_t* magic, in
               ": expected elements of unsigned bytes (idx type 8), got type ", int(magic[2]));
   const uint32_t wanted = uint32_t(kUnsignedByte) << 8 | uint32_t(rank), got = big_endian(magic);
   const char* hint = "; is this the right file?";
-  if (file.plain() && path.ends_with(".gz"))
-    hint = "; it is named .gz but is not gzip data: download it again";
-  else if (idx && rank == 1 && magic[3] == 3)
-    hint = "; this is an image file where labels should be";
-  else if (idx && rank == 3 && magic[3] == 1)
-    hint = "; this is a label file where images should be";
-  RT_CHECK_AS(FormatError, got == wanted, path, ": expected magic number ", wanted,
-              " (idx, unsigned bytes, rank ", rank, "), got ", got, hint);
+  if (file.plain() && path.ends_with(".gz")) hint = "; it is named .gz but is not gzip data: download it again";
+  else if (idx && rank == 1 && magic[3] == 3) hint = "; this is an image file where labels should be";
+  else if (idx && rank == 3 && magic[3] == 1) hint = "; this is a label file where images should be";
+  RT_CHECK_AS(FormatError, got == wanted, path, ": expected magic number ", wanted, " (idx, unsigned bytes, rank ",
+              rank, "), got ", got, hint);
 }
 
 }  // namespace
@@ -100,8 +96,8 @@ Tensor read_idx(const std::string& path, int rank) {
   GzFile file(path);
   uint8_t header[4 + 4 * kMaxRank];
   const uint64_t header_bytes = 4 + 4 * uint64_t(rank), got = file.read(header, header_bytes);
-  RT_CHECK_AS(FormatError, got >= 4, path, ": truncated: expected an idx header of ", header_bytes,
-              " bytes, got ", got);
+  RT_CHECK_AS(FormatError, got >= 4, path, ": truncated: expected an idx header of ", header_bytes, " bytes, got ",
+              got);
   check_magic(path, file, header, rank);
   RT_CHECK_AS(FormatError, got == header_bytes, path, ": truncated: expected an idx header of ", header_bytes,
               " bytes, got ", got, "; download it again");
@@ -120,13 +116,12 @@ Tensor read_idx(const std::string& path, int rank) {
   const uint64_t bytes = *declared;
   Tensor out(shape, DType::u8);
   const uint64_t elements = file.read(out.data<uint8_t>(), bytes);
-  RT_CHECK_AS(FormatError, elements == bytes, path, ": truncated: expected ", bytes, " bytes for ", shape,
-              ", got ", elements, "; download it again");
+  RT_CHECK_AS(FormatError, elements == bytes, path, ": truncated: expected ", bytes, " bytes for ", shape, ", got ",
+              elements, "; download it again");
   uint8_t extra;
   RT_CHECK_AS(FormatError, file.read(&extra, 1) == 0, path, ": bytes after the ", bytes, " that ", shape,
               " takes; the header does not match the file");
-  RT_CHECK_AS(FormatError, !file.ended_early(), path,
-              ": truncated: the gzip checksum is missing; download it again");
+  RT_CHECK_AS(FormatError, !file.ended_early(), path, ": truncated: the gzip checksum is missing; download it again");
   return out;
 }
 

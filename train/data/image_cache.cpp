@@ -125,8 +125,7 @@ void write_images(const std::string& path, const std::string& header, const Layo
     });
     sums.back() = checksum_of(sums.data(), layout.images * sizeof sums[0]);
     std::memcpy(to + layout.checksums(), sums.data(), sums.size() * sizeof sums[0]);
-    if (::msync(to, layout.bytes(), MS_SYNC) != 0 || ::fsync(file.fd()) != 0)
-      fail_at(temporary, "cannot write", errno);
+    if (::msync(to, layout.bytes(), MS_SYNC) != 0 || ::fsync(file.fd()) != 0) fail_at(temporary, "cannot write", errno);
     std::filesystem::rename(temporary, path);
   } catch (...) {
     ::unlink(temporary.c_str());

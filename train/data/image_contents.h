@@ -20,10 +20,10 @@ class ImageContents {
   explicit ImageContents(int64_t images);
   int64_t size() const { return size_; }
   std::optional<uint32_t> of(int64_t i) const;
-  int64_t known() const { return known_; }        // how many
-  bool was_read(int64_t i) const;                 // here, not only in an earlier part of the run
-  bool expect(int64_t i, uint32_t checksum);      // from an earlier part of the run; false if it is known to be another
-  bool read(int64_t i, uint32_t checksum);        // the same, of what was read now
+  int64_t known() const { return known_; }    // how many
+  bool was_read(int64_t i) const;             // here, not only in an earlier part of the run
+  bool expect(int64_t i, uint32_t checksum);  // from an earlier part of the run; false if it is known to be another
+  bool read(int64_t i, uint32_t checksum);    // the same, of what was read now
 
  private:
   bool note(int64_t i, int64_t state);

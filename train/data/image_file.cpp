@@ -35,7 +35,8 @@ void check_pixels_per_byte(const std::string& path, ImageSize size, std::string_
   check_image_size(path, size, 0, 1, content);
   RT_CHECK_AS(FormatError, (size.width * size.height - kAnyway) / kPerByte <= int64_t(content.size()), path, ": ",
               size.width, " x ", size.height, " pixels in only ", content.size(), " bytes; of more than ", kAnyway,
-              " pixels at most ", kPerByte, " are read for each byte, against files that are made to fill the memory; "
+              " pixels at most ", kPerByte,
+              " are read for each byte, against files that are made to fill the memory; "
               "scale it down, or save it in another format");
 }
 

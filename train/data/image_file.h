@@ -95,7 +95,7 @@ void resize_part(const Image& image, const ImageCrop& crop, int64_t by = 1);
 Image resized(const Image& image, ImageSize size);
 Image resized_and_cropped(const Image& image, int64_t side);  // its middle_square
 
-std::vector<std::string> interpolations();  // their names
+std::vector<std::string> interpolations();                // their names
 Interpolation interpolation_of(const std::string& name);  // throws UsageError for an unknown one
 
 // Whether a path ends as one of kImageEndings, in either case.

@@ -53,8 +53,8 @@ fs::file_type entry_type(const fs::directory_entry& entry) {
 
 struct stat status_of(const fs::path& path) {
   struct stat out {};
-  RT_CHECK_AS(IoError, ::stat(path.c_str(), &out) == 0, path.string(), ": cannot read: ",
-              std::generic_category().message(errno));
+  RT_CHECK_AS(IoError, ::stat(path.c_str(), &out) == 0, path.string(),
+              ": cannot read: ", std::generic_category().message(errno));
   return out;
 }
 
@@ -145,10 +145,8 @@ std::string LeftOut::str() const {
   std::sort(kinds.begin(), kinds.end());
   std::string list, out;
   for (size_t i = 0; i < kinds.size(); ++i)
-    if (i < kShown)
-      list += concat(i > 0 ? ", " : "", with_commas(-kinds[i].first), " ", kinds[i].second);
-    else
-      others -= kinds[i].first;
+    if (i < kShown) list += concat(i > 0 ? ", " : "", with_commas(-kinds[i].first), " ", kinds[i].second);
+    else others -= kinds[i].first;
   if (others > 0) list += concat(", ", with_commas(others), " others");
   const auto say = [&](int64_t count, const char* one, const char* many, const std::string& more) {
     if (count > 0) out += concat(out.empty() ? "" : "; ", with_commas(count), " ", count == 1 ? one : many, more);
@@ -188,8 +186,8 @@ FolderListing list_classes(const std::string& root, const Found& found) {
   });
   auto images = std::make_shared<ImageFiles>(root);
   for (size_t i = 0; i < folders.size(); ++i) {
-    RT_CHECK_AS(FormatError, all == 0 || !walks[i].files.empty(), folders[i].string(),
-                ": no images (", kImageEndings, ") in this class; remove the folder or fill it");
+    RT_CHECK_AS(FormatError, all == 0 || !walks[i].files.empty(), folders[i].string(), ": no images (", kImageEndings,
+                ") in this class; remove the folder or fill it");
     add_files(*images, out, walks[i], int64_t(i));
     out.classes.push_back(folders[i].filename().string());
   }

@@ -204,7 +204,10 @@ void visit(Fields& f, ImageOptions& o) {
     {.help = "where images are: memory (decoded once, N x N), disk (the same, in a file of --image-cache for later "
              "runs), files (decoded for each batch; random crops are cut from the whole image)",
      .unit = "WHERE",
-     .choices = [] { return std::vector<std::string>{"memory", "disk", "files"}; },
+     .choices =
+         [] {
+           return std::vector<std::string>{"memory", "disk", "files"};
+         },
      .automatic = "memory if all need at most --image-memory, else files",
      .evaluates = true});
   f("image-memory", o.memory,

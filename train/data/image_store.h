@@ -10,10 +10,10 @@ namespace ringtape {
 
 // How the images of a data set of files become those that a network sees.
 struct ImageOptions {
-  int64_t size = 0;       // side of the images; 0: their own if all are equal, else 32
-  std::string store = {};  // "memory", "disk" or "files"; empty: memory if it suffices, else files
-  int64_t memory = 1024;  // MiB for images that are kept in memory
-  std::string cache = {};  // folder for images that are kept on the disk; empty: the user's
+  int64_t size = 0;           // side of the images; 0: their own if all are equal, else 32
+  std::string store = {};     // "memory", "disk" or "files"; empty: memory if it suffices, else files
+  int64_t memory = 1024;      // MiB for images that are kept in memory
+  std::string cache = {};     // folder for images that are kept on the disk; empty: the user's
   bool skip_damaged = false;  // decode all images at the start and leave out those that cannot be
   int64_t resize = 0;         // of the shorter side before the middle is cut out; 0: `size`
   std::string interpolation = "bilinear";

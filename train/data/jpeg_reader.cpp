@@ -122,10 +122,8 @@ class JpegReader : public ImageReader {
     bool usual = true;
     for (int i = 0; i < info_.num_components; ++i)
       usual = usual && info_.comp_info[i].h_samp_factor <= 2 && info_.comp_info[i].v_samp_factor <= 2;
-    if (usual && int64_t(count) < width)
-      guarded([&] { jpeg_crop_scanline(&info_, &begin, &count); });
-    else
-      begin = 0;
+    if (usual && int64_t(count) < width) guarded([&] { jpeg_crop_scanline(&info_, &begin, &count); });
+    else begin = 0;
     held.left = int64_t(begin), held.width = int64_t(info_.output_width);
   }
   void skip_to(int64_t row) {

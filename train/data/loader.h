@@ -43,11 +43,11 @@ struct LoaderConfig {
   bool shuffle = false;
   int64_t shuffle_buffer = 0;  // see shuffled()
   bool balanced = false;       // instead of shuffled: see balanced(); the data set is on a CPU then
-  bool drop_last = false;  // leave out the last batch if it is not full
+  bool drop_last = false;      // leave out the last batch if it is not full
   uint64_t seed = 0;
-  int workers = 1;     // background threads; 0: next() makes the batches
+  int workers = 1;                     // background threads; 0: next() makes the batches
   int64_t ahead = int64_t{512} << 20;  // bytes of batches that may wait, though at least two batches do
-  Device device = {};  // device of the batches
+  Device device = {};                  // device of the batches
   Augmentation augmentation = {};
   ImageChanges changes = {};
   // If not empty: replaces augmentation and changes; each entry gives one random view of each image, of the image's

@@ -47,7 +47,7 @@ fs::path find_mnist_folder(const MnistSource& source, const DataRequest& request
   RT_CHECK_AS(MissingData, is_folder_at(root), source.name, ": no folder ", root.string(), "; ",
               how_to_get(source.name));
   detail::fail<MissingData>({source.name, ": no train-images-idx3-ubyte(.gz) in ", looked[2].string(), ", ",
-                            looked[1].string(), " or ", looked[0].string(), "; ", how_to_get(source.name)});
+                             looked[1].string(), " or ", looked[0].string(), "; ", how_to_get(source.name)});
 }
 
 IdxPair find_pair(const MnistSource& source, const fs::path& folder, const std::string& split) {
@@ -85,8 +85,7 @@ Dataset load_mnist_split(const MnistSource& source, const IdxPair& files, const 
   const Tensor images = read_idx(files.images, 3);
   RT_CHECK_AS(FormatError, images.dim(0) == set.labels.dim(0), files.images, " holds ", images.dim(0), " images but ",
               files.labels, " ", set.labels.dim(0), " labels; they are not from the same download");
-  RT_CHECK_AS(FormatError, images.size() > 0, files.images,
-              ": no images, or images without pixels: ", images.shape());
+  RT_CHECK_AS(FormatError, images.size() > 0, files.images, ": no images, or images without pixels: ", images.shape());
   Shape shape = images.shape();
   shape.append(1);
   set.images = images.window(shape, contiguous_strides(shape));
@@ -98,30 +97,26 @@ Splits load_mnist_source(const MnistSource& source, const DataRequest& request) 
   const IdxPair train = find_pair(source, folder, "train"), test = find_pair(source, folder, "t10k");
   Splits out{load_mnist_split(source, train, folder), load_mnist_split(source, test, folder)};
   const Shape &a = out.train.images.shape(), &b = out.test.images.shape();
-  RT_CHECK_AS(FormatError, a.without(0) == b.without(0), source.name, ": training images ", a,
-              " and test images ", b, " differ in size");
+  RT_CHECK_AS(FormatError, a.without(0) == b.without(0), source.name, ": training images ", a, " and test images ", b,
+              " differ in size");
   return out;
 }
 
 }  // namespace
 
 Splits load_mnist(const DataRequest& request) {
-  return load_mnist_source({"mnist",
-                            "MNIST",
-                            0.1307f,
-                            0.3081f,
-                            {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}},
+  return load_mnist_source({"mnist", "MNIST", 0.1307f, 0.3081f, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}},
                            request);
 }
 
 Splits load_fashion_mnist(const DataRequest& request) {
-  return load_mnist_source({"fashion_mnist",
-                            "FashionMNIST",
-                            0.2860f,
-                            0.3530f,
-                            {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag",
-                             "ankle boot"}},
-                           request);
+  return load_mnist_source(
+      {"fashion_mnist",
+       "FashionMNIST",
+       0.2860f,
+       0.3530f,
+       {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"}},
+      request);
 }
 
 }  // namespace ringtape

@@ -31,8 +31,8 @@ class TurnedReader : public ImageReader {
     const auto [height, width] = reader_->size();
     const ImageSize stored{height / by, width / by};
     const bool rows = orientation_.last_row(), columns = orientation_.last_column();
-    const ImagePart held = reader_->read(
-        mirrored(orientation_.turned() ? transposed(part) : part, stored, rows, columns), by, stored_);
+    const ImagePart held =
+        reader_->read(mirrored(orientation_.turned() ? transposed(part) : part, stored, rows, columns), by, stored_);
     ImagePart out = mirrored(held, stored, rows, columns);
     if (orientation_.turned()) out = transposed(out);
     cut_seen(stored_.rgb.data(), stored_.size, 3, orientation_, {0, 0, out.height, out.width}, to);

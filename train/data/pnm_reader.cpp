@@ -52,10 +52,8 @@ class PnmReader : public ImageReader {
   // The next number of the header, after space and comments.
   int64_t number(const char* what) {
     while (at_ < content_.size() && (space(content_[at_]) || content_[at_] == '#'))
-      if (content_[at_] == '#')
-        at_ = std::min(content_.find('\n', at_), content_.size());
-      else
-        ++at_;
+      if (content_[at_] == '#') at_ = std::min(content_.find('\n', at_), content_.size());
+      else ++at_;
     constexpr size_t kMostDigits = 9;
     int64_t value = 0;
     const size_t begin = at_;

@@ -40,8 +40,7 @@ float box(float x, float y, float w, float h) { return std::max(std::abs(x) - w,
 float star(float x, float y) {
   constexpr float kSector = 2 * float(M_PI) / 5;
   const float angle = std::atan2(x, y), r = std::hypot(x, y);
-  const float a =
-      std::abs(angle - kSector * std::round(angle / kSector));  // from the nearest point, [0, 36 degrees]
+  const float a = std::abs(angle - kSector * std::round(angle / kSector));  // from the nearest point, [0, 36 degrees]
   // Distance to the line from the point (r = 1.1, a = 0) to the notch (r = 0.45, a = 36 degrees).
   const float px = r * std::sin(a), py = r * std::cos(a), qx = 0.45f * 0.5878f, qy = 0.45f * 0.8090f;
   const float dx = qx, dy = qy - 1.1f;
@@ -51,16 +50,13 @@ float star(float x, float y) {
 const Drawing kKinds[] = {
     {"circle", [](float x, float y) { return std::hypot(x, y) - 0.9f; }},
     {"square", [](float x, float y) { return box(x, y, 0.8f, 0.8f); }},
-    {"triangle",
-     [](float x, float y) { return std::max(0.866f * std::abs(x) + 0.5f * y - 0.5f, -y - 0.6f); }},
+    {"triangle", [](float x, float y) { return std::max(0.866f * std::abs(x) + 0.5f * y - 0.5f, -y - 0.6f); }},
     {"diamond", [](float x, float y) { return 0.83f * std::abs(x) + 0.55f * std::abs(y) - 0.6f; }},
     {"cross", [](float x, float y) { return std::min(box(x, y, 1, 0.3f), box(x, y, 0.3f, 1)); }},
     {"ring", [](float x, float y) { return std::abs(std::hypot(x, y) - 0.75f) - 0.22f; }},
     {"star", star},
-    {"crescent",
-     [](float x, float y) { return std::max(std::hypot(x, y) - 1, 0.75f - std::hypot(x - 0.45f, y)); }},
-    {"hourglass",
-     [](float x, float y) { return std::max(0.7f * (std::abs(x) - std::abs(y)), std::abs(y) - 0.9f); }},
+    {"crescent", [](float x, float y) { return std::max(std::hypot(x, y) - 1, 0.75f - std::hypot(x - 0.45f, y)); }},
+    {"hourglass", [](float x, float y) { return std::max(0.7f * (std::abs(x) - std::abs(y)), std::abs(y) - 0.9f); }},
     {"bars", [](float x, float y) { return box(std::abs(x) - 0.6f, y, 0.25f, 0.9f); }},
 };
 constexpr int kShapesClasses = int(std::size(kKinds));
@@ -136,8 +132,7 @@ Splits load_shapes(const DataRequest& request) {
   const auto& o = request.settings.as<ShapesOptions>();
   const int64_t train = request.train ? o.train_size : 1, test = request.test ? o.test_size : 1;
   for (const auto& [flag, size] : {std::pair{"--train-size", train}, {"--test-size", test}})
-    RT_CHECK_AS(UsageError, size >= 1 && size <= kMost, flag, " ", size, ": expected 1 to ", kMost,
-                " images");
+    RT_CHECK_AS(UsageError, size >= 1 && size <= kMost, flag, " ", size, ": expected 1 to ", kMost, " images");
   constexpr int64_t kQuick = 30'000;  // images that take no noticeable time
   if (request.begins && train + test > kQuick) request.begins();
   return {generate(train, request.seed, 0), generate(test, request.seed, 1)};

@@ -19,7 +19,11 @@ namespace fs = std::filesystem;
 void visit(Fields& f, SplitFolderOptions& o) {
   const auto folder = [&](const char* name, std::string& value, const char* help, const char* automatic) {
     f(name, value,
-      {.help = help, .unit = "DIR", .automatic = automatic, .scope = Scope::rank, .may_change = true,
+      {.help = help,
+       .unit = "DIR",
+       .automatic = automatic,
+       .scope = Scope::rank,
+       .may_change = true,
        .evaluates = true});
   };
   folder("train-dir", o.train, "folder of the training images, within --data-dir or elsewhere",
@@ -32,8 +36,8 @@ void visit(Fields& f, SplitFolderOptions& o) {
 
 Split split_of(const std::string& word) {
   static const std::map<std::string, Split> words = {
-      {"train", Split::train}, {"training", Split::train},     {"val", Split::val},   {"valid", Split::val},
-      {"dev", Split::val},     {"validation", Split::val},     {"test", Split::test}, {"testing", Split::test}};
+      {"train", Split::train}, {"training", Split::train}, {"val", Split::val},   {"valid", Split::val},
+      {"dev", Split::val},     {"validation", Split::val}, {"test", Split::test}, {"testing", Split::test}};
   std::string lower(word);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return char(std::tolower(c)); });
   const auto found = words.find(lower);
@@ -68,9 +72,9 @@ std::string folder_of(Split split, const std::string& dir, const std::vector<std
 
 // Parts of a data set whose images are not sorted into classes, in lower case.
 bool is_part(const std::string& name) {
-  static const std::set<std::string> parts = {"images", "image",  "imgs",         "img",        "jpegimages", "photos",
-                                              "labels", "masks",  "annotations",  "annotation", "imagesets",  "mask",
-                                              "label",  "boxes",  "segmentation", "trimaps",    "xmls",       "json"};
+  static const std::set<std::string> parts = {"images", "image", "imgs",         "img",        "jpegimages", "photos",
+                                              "labels", "masks", "annotations",  "annotation", "imagesets",  "mask",
+                                              "label",  "boxes", "segmentation", "trimaps",    "xmls",       "json"};
   std::string lower(name);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return char(std::tolower(c)); });
   return parts.contains(lower);

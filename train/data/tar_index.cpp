@@ -115,8 +115,8 @@ class TarReader {
     Block block{};
     file_.read(0, block.data(), std::min(file_.size(), kBlock));
     if (const char* kind = compression({block.data(), block.size()}))
-      detail::fail<FormatError>({path_, ": an archive compressed by ", kind,
-                                "; unpack it to .tar, which is read at any place"});
+      detail::fail<FormatError>(
+          {path_, ": an archive compressed by ", kind, "; unpack it to .tar, which is read at any place"});
     for (;;) {
       if (!file_.read(at_, block.data(), kBlock)) damaged("it is cut off: its end marker is missing");
       if (block == Block{}) break;
@@ -194,14 +194,10 @@ class TarReader {
     std::string name = name_ ? std::move(*name_) : header_name(block);
     const bool sparse = sparse_ || type == 'S';
     name_.reset(), size_.reset(), sparse_ = false;
-    if (type == '1' || type == '2')
-      ++out_.links;
-    else if (type == '5' || (file && name.ends_with('/')))
-      return;  // folders have no content
-    else if (sparse)
-      damaged(printable(name) + " is a sparse file; make the archive without --sparse");
-    else if (!file)
-      ++out_.others;
+    if (type == '1' || type == '2') ++out_.links;
+    else if (type == '5' || (file && name.ends_with('/'))) return;  // folders have no content
+    else if (sparse) damaged(printable(name) + " is a sparse file; make the archive without --sparse");
+    else if (!file) ++out_.others;
     else {
       check_name(name);
       while (name.starts_with("./")) name.erase(0, name.find_first_not_of('/', 1));
@@ -224,8 +220,8 @@ class TarReader {
       from = to + 1;
     }
     if (name[0] == '/' || up)
-      detail::fail<FormatError>({path_, ": the name '", printable(name),
-                                "' leads out of the archive; make it anew with ", "relative names"});
+      detail::fail<FormatError>(
+          {path_, ": the name '", printable(name), "' leads out of the archive; make it anew with ", "relative names"});
   }
 
   // Behind the end marker only padding may follow, of at most as many bytes as are looked at.

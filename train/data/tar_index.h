@@ -30,8 +30,8 @@ struct TarSample {
 };
 
 struct TarSamples {
-  std::vector<TarSample> samples;         // those with an image, in the archive's order
-  int64_t unused = 0;      // members that are neither image nor label, and those of samples without an image
+  std::vector<TarSample> samples;  // those with an image, in the archive's order
+  int64_t unused = 0;              // members that are neither image nor label, and those of samples without an image
   std::string dotted = {};  // of these, the first that would be an image if its key ended at its last dot; "": none
 };
 

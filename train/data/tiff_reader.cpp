@@ -126,10 +126,8 @@ class TiffReader : public ImageReader {
     check_bands(samples, colours);
     check_image_size(path_, size_, 0, 1, memory_.content);
     const int64_t pixels = size_.height * size_.width, expansion = most_expansion(compression);
-    if (expansion > 0)
-      check_image_size(path_, size_, pixels * samples * bits / 8, expansion, memory_.content);
-    else
-      check_pixels_per_byte(path_, size_, memory_.content);
+    if (expansion > 0) check_image_size(path_, size_, pixels * samples * bits / 8, expansion, memory_.content);
+    else check_pixels_per_byte(path_, size_, memory_.content);
     if (TIFFIsTiled(tiff_)) check_tiles(pixels);
     prepare(samples);
   }

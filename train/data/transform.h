@@ -15,8 +15,8 @@ struct TransformedImage {
   int64_t sample;  // of the data set; with --balanced-sampling see balanced()
   int view;        // 0 for training with labels
   int64_t epoch;
-  uint64_t seed;   // of the run
-  int order;       // of the transform among those of the run
+  uint64_t seed;  // of the run
+  int order;      // of the transform among those of the run
 
   // In [0, 1), for `number` below 65,536: depends on nothing but it and what is above, so that a batch has the same
   // bytes for any number of workers and ranks and after resuming.

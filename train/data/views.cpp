@@ -28,8 +28,7 @@ static void visit_crops(Fields& f, ViewAugmentation& o) {
     {.help = "smallest part of an image's area that is cut out and resized to the image's size",
      .unit = "X",
      .range = kArea});
-  f("crop-high", o.crop_high,
-    {.help = "largest part of an image's area that is cut out", .unit = "X", .range = kArea});
+  f("crop-high", o.crop_high, {.help = "largest part of an image's area that is cut out", .unit = "X", .range = kArea});
 }
 static void visit_colours(Fields& f, ViewAugmentation& o) {
   constexpr Bounds kFactor{0, 100};
@@ -60,7 +59,9 @@ void visit(Fields& f, ChangeOptions& o) {
   f("policy", o.policy,
     {.help = "random operations on each training image, as torchvision's transforms of these names",
      .unit = "NAME",
-     .choices = []() -> std::vector<std::string> { return {"none", "randaugment", "trivialaugment"}; }});
+     .choices = []() -> std::vector<std::string> {
+       return {"none", "randaugment", "trivialaugment"};
+     }});
   f("policy-ops", o.policy_ops,
     {.help = "randaugment: number of operations on an image", .unit = "N", .range = {1, 16}});
   f("policy-magnitude", o.policy_magnitude,

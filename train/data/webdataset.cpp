@@ -108,8 +108,8 @@ Shard read_shard(const std::string& path) {
       continue;
     }
     const TarMember& label = index.members[size_t(sample.label)];
-    out.labels.push_back(tar_label(label, file.read(uint64_t(label.offset), uint64_t(label.size)),
-                                   concat(path, ":", label.name)));
+    out.labels.push_back(
+        tar_label(label, file.read(uint64_t(label.offset), uint64_t(label.size)), concat(path, ":", label.name)));
     if (out.labels.back() < 0) ++out.unused.members;  // .json with something else
   }
   out.unused.add({found.unused + index.links + index.others, found.dotted});

@@ -16,10 +16,10 @@ struct Knn {
 // When and how features are evaluated during self-supervised training.
 struct EvaluationOptions {
   Knn knn = {};
-  int64_t every = 1;          // epochs; 0: only at the end
-  int64_t bank = 0;           // training images; 0: all
+  int64_t every = 1;                // epochs; 0: only at the end
+  int64_t bank = 0;                 // training images; 0: all
   std::string data = {}, dir = {};  // another data set with labels, and its folder; empty: the one that trains
-  bool online_probe = false;  // also by a linear layer that learns the labels during training
+  bool online_probe = false;        // also by a linear layer that learns the labels during training
 };
 void visit(Fields& f, EvaluationOptions& o);
 

@@ -44,10 +44,9 @@ Features embed_part(const Embedding& f, const Dataset& data, const std::vector<i
   Features out;
   if (samples.empty()) return out;
   const int64_t n = int64_t(samples.size());
-  const Loader loader(data, samples,
-                      {.batch_size = std::min(eval_batch(data.image()), n),
-                       .workers = options.workers,
-                       .device = options.device});
+  const Loader loader(
+      data, samples,
+      {.batch_size = std::min(eval_batch(data.image()), n), .workers = options.workers, .device = options.device});
   Progress bar(options.progress, loader.batches(), !options.progress.empty());
   Loader::Epoch epoch = loader.epoch(0);
   for (int64_t at = 0; const Batch* batch = epoch.next(); at += batch->y.size()) {

@@ -28,9 +28,9 @@ struct Features {
 using Embedding = std::function<Tensor(const Tensor& images)>;  // (B, H, W, C) -> (B, F)
 
 struct EmbedOptions {
-  Device device = {};         // the network's device
-  int workers = 1;            // threads that prepare batches
-  std::string progress = {};  // title of a progress bar; empty: none
+  Device device = {};                       // the network's device
+  int workers = 1;                          // threads that prepare batches
+  std::string progress = {};                // title of a progress bar; empty: none
   comm::ShardedBuffers* weights = nullptr;  // of the network, if all ranks gather them; null: not so
   bool (*interrupted)() = nullptr;          // as of SharedPasses
 };

@@ -61,8 +61,8 @@ Tally of_shares(comm::ProcessGroup& group, const std::vector<Tally>& own, int64_
   std::vector<double> values(size_t(shares) * kValues);
   size_t at = size_t(part_of(shares, group.size(), group.rank()).begin) * kValues;
   for (const Tally& tally : own)
-    for (const double value : {double(tally.totals().samples), double(tally.totals().top1),
-                               double(tally.totals().top5), tally.totals().loss})
+    for (const double value : {double(tally.totals().samples), double(tally.totals().top1), double(tally.totals().top5),
+                               tally.totals().loss})
       values[at++] = value;
   const Tensor all = from_host(values, {int64_t(values.size())}, group.transport().device());
   group.all_reduce(all).wait();  // the other ranks' are zeros

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::string_view kEpoch = "epoch-";
 constexpr const char *kSuffix = ".safetensors", *kAbout = "ringtape.snapshot";
-constexpr int64_t kLargest = 1 << 25;                     // bytes of a file
-constexpr int64_t kMostImages = 2000, kMostRows = 10000;  // that a file may hold
+constexpr int64_t kLargest = 1 << 25;                           // bytes of a file
+constexpr int64_t kMostImages = 2000, kMostRows = 10000;        // that a file may hold
 constexpr int64_t kMostConfusionRows = 40, kMostMistakes = 50;  // above: no matrix on the page; of its list
 
 using Parts = std::vector<std::pair<const char*, Tensor Snapshot::*>>;

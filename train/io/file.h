@@ -65,8 +65,8 @@ bool remove_folder(const std::string& path);
 class InputFile {
  public:
   explicit InputFile(std::string path);
-  uint64_t size() const { return size_; }                   // bytes, when it was opened
-  void read(uint64_t offset, void* to, uint64_t bytes);     // IoError, too, if the file has become shorter
+  uint64_t size() const { return size_; }                // bytes, when it was opened
+  void read(uint64_t offset, void* to, uint64_t bytes);  // IoError, too, if the file has become shorter
   std::string read(uint64_t offset, uint64_t bytes);
 
  private:

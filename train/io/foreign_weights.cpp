@@ -37,10 +37,14 @@ struct Format {
   size_t at = 0;
 };
 const Format kFormats[] = {
-    {"PK\x03\x04", "a ZIP archive"}, {"\x89HDF", "an HDF5 file, as Keras writes them"}, {"\x93NUMPY", "a NumPy array"},
-    {"GGUF", "a GGUF file"},         {"\x1f\x8b", "a gzip file; unpack it first"},
+    {"PK\x03\x04", "a ZIP archive"},
+    {"\x89HDF", "an HDF5 file, as Keras writes them"},
+    {"\x93NUMPY", "a NumPy array"},
+    {"GGUF", "a GGUF file"},
+    {"\x1f\x8b", "a gzip file; unpack it first"},
     {"version ", "a pointer of Git LFS; fetch the file with `git lfs pull`"},
-    {"<!DOCTYP", "a page of HTML"},  {"<!doctyp", "a page of HTML"},
+    {"<!DOCTYP", "a page of HTML"},
+    {"<!doctyp", "a page of HTML"},
     {"ustar", "a tar archive; unpack it first", kForeignBytes - 5},
 };
 
@@ -51,10 +55,10 @@ void check_foreign(const std::string& path, std::string_view begin) {
     if (!begin.substr(std::min(begin.size(), format.at)).starts_with(format.begin)) continue;
     const bool npz = path.ends_with(".npz"), told = std::string_view(format.name).find(';') != std::string_view::npos;
     detail::fail<FormatError>({path, ": ", npz ? "a NumPy archive" : format.name,
-                              "; weights are read from safetensors and PyTorch's files",
-                              npz    ? "; convert it: " + from_numpy(path)
-                              : told ? ""
-                                     : "; convert it with the program that wrote it"});
+                               "; weights are read from safetensors and PyTorch's files",
+                               npz    ? "; convert it: " + from_numpy(path)
+                               : told ? ""
+                                      : "; convert it with the program that wrote it"});
   }
 }
 

@@ -18,7 +18,7 @@ class Crc32 {
   uint32_t value_ = 0;
 };
 
-std::string sha256_of(const std::string& path);           // 64 hexadecimal digits, by OpenSSL; throws IoError
+std::string sha256_of(const std::string& path);  // 64 hexadecimal digits, by OpenSSL; throws IoError
 // Of the content of a gzip file; throws FormatError if it is damaged.
 std::string sha256_of_unpacked(const std::string& path);
 

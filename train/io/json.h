@@ -27,10 +27,8 @@ class Json {
   Json(std::same_as<bool> auto x) : Json() { value_ = x; }
   template <std::integral T>
   requires(!std::same_as<T, bool>) Json(T x) : Json() {
-    if (std::in_range<int64_t>(x))
-      value_ = int64_t(x);
-    else
-      value_ = uint64_t(x);
+    if (std::in_range<int64_t>(x)) value_ = int64_t(x);
+    else value_ = uint64_t(x);
   }
   Json(double x);  // written as null if it is not finite
   Json(const char* text);

@@ -21,8 +21,8 @@ class JsonFields {
   int64_t whole(const char* key, int64_t low = 0, int64_t high = std::numeric_limits<int64_t>::max()) const;
   // A list of integers in [0, high].
   std::vector<int64_t> wholes(const char* key, int64_t high = std::numeric_limits<int64_t>::max()) const;
-  uint64_t bits(const char* key) const;                                                   // any unsigned integer
-  double real(const char* key, double low, double high = std::numeric_limits<double>::max()) const;           // finite
+  uint64_t bits(const char* key) const;  // any unsigned integer
+  double real(const char* key, double low, double high = std::numeric_limits<double>::max()) const;  // finite
   std::string text(const char* key) const;
   std::vector<std::string> keys() const;
   const std::string& where() const { return where_; }

@@ -41,7 +41,7 @@ void check_links_above(const std::string& path) {
     if (!means_absent(errno)) fail_to_look(at.string(), errno);
     std::error_code error;
     detail::fail<IoError>({at.string(), ": is a link to ", fs::read_symlink(at, error).string(),
-                          ", which is not there; bring that back (is its disk mounted?) or remove the link"});
+                           ", which is not there; bring that back (is its disk mounted?) or remove the link"});
   }
 }
 

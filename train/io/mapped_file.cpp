@@ -43,7 +43,7 @@ extern "C" void on_bus_error(int, siginfo_t* info, void*) {
       return;
     }
   }
-  ::sigaction(SIGBUS, &before, nullptr);  // it is no affair of files, and happens again
+  ::sigaction(SIGBUS, &before, nullptr);    // it is no affair of files, and happens again
   if (info->si_code <= 0) ::raise(SIGBUS);  // unless a process has sent it
 }
 
@@ -92,7 +92,8 @@ void MappedFile::check() const {
 }
 
 void MappedFile::replace(size_t offset, const void* bytes, size_t size) {
-  const uintptr_t begin = uintptr_t(data_ + offset) / page_bytes() * page_bytes(), end = uintptr_t(data_ + offset + size);
+  const uintptr_t begin = uintptr_t(data_ + offset) / page_bytes() * page_bytes(),
+                  end = uintptr_t(data_ + offset + size);
   if (::mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ | PROT_WRITE) != 0)
     detail::fail<IoError>({path_, ": cannot change its memory: ", std::generic_category().message(errno)});
   std::memcpy(data_ + offset, bytes, size);

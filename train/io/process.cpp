@@ -139,10 +139,8 @@ std::vector<std::string> split_words(const std::string& line, const std::string&
     if (c == '\\' && quote != '\'' && i + 1 < line.size()) {
       word += line[++i], in_word = true;
     } else if (quote) {
-      if (c == quote)
-        quote = 0;
-      else
-        word += c;
+      if (c == quote) quote = 0;
+      else word += c;
     } else if (c == '\'' || c == '"') {
       quote = c, in_word = true;
     } else if (std::strchr(" \t\n", c)) {

@@ -104,8 +104,7 @@ class LegacySource : public PyTorchFile::Source {
       at_ += sizeof count;
       const uint64_t element = element_bytes(storage->second, path_);
       RT_CHECK_AS(FormatError, count == storage->second.count && count <= (file_.size() - at_) / element, path_,
-                  ": truncated: storage ", printable_name(key), " has fewer than ", storage->second.count,
-                  " numbers");
+                  ": truncated: storage ", printable_name(key), " has fewer than ", storage->second.count, " numbers");
       places_[key] = {at_, count * element};
       at_ += count * element;
     }
@@ -115,8 +114,7 @@ class LegacySource : public PyTorchFile::Source {
     const auto place = places_.find(storage.key);
     RT_CHECK_AS(FormatError,
                 place != places_.end() && storage.count <= place->second.bytes / element_bytes(storage, path_), path_,
-                ": damaged: it has no storage ", printable_name(storage.key), " of ", storage.count,
-                " numbers");
+                ": damaged: it has no storage ", printable_name(storage.key), " of ", storage.count, " numbers");
   }
   void read(const PickledStorage& storage, uint64_t begin, void* to, uint64_t bytes) override {
     file_.read(places_.at(storage.key).begin + begin, to, bytes);

@@ -22,7 +22,6 @@ std::optional<DType> dtype_of_storage(std::string_view type) {
   return {};
 }
 
-
 // Where programs keep the weights in the dict that they save, the likeliest first.
 constexpr const char* kMembers[] = {"state_dict", "model_state_dict", "model",   "model_state",
                                     "net",        "network",          "module",  "weights",
@@ -141,8 +140,7 @@ class StateDict {
       problem = concat("repeats the ", out.storage.count, " numbers of its storage; save x.contiguous()");
     else if (!elements || sizes.size() != out.strides.size() || !lies_within(out, sizes, *elements))
       problem = concat("does not lie within its storage of ", out.storage.count, " numbers; the file is damaged");
-    else
-      out.entry.dtype = *dtype, out.entry.shape.assign(sizes.begin(), sizes.end());
+    else out.entry.dtype = *dtype, out.entry.shape.assign(sizes.begin(), sizes.end());
     return out;
   }
   // Whether no number is outside of the storage.

@@ -41,8 +41,7 @@ std::string checksum_of(const std::vector<FileTensor>& tensors) {
   return checksum_text(crc, bytes);
 }
 
-std::string header_text(const std::vector<FileTensor>& tensors,
-                        const std::map<std::string, std::string>& metadata) {
+std::string header_text(const std::vector<FileTensor>& tensors, const std::map<std::string, std::string>& metadata) {
   std::string out = "{";
   if (!metadata.empty()) out += "\"__metadata__\":" + Json(metadata).text() + ",";
   uint64_t at = 0;
@@ -52,8 +51,8 @@ std::string header_text(const std::vector<FileTensor>& tensors,
     RT_CHECK_AS(FormatError, parse_json(written.text()) == written, "tensor '", printable(t.name),
                 "': the name must be UTF-8");
     out += written.text() + ":{\"dtype\":\"" + kTypeNames[size_t(t.dtype)] +
-           "\",\"shape\":" + Json(std::vector<int64_t>(t.shape.begin(), t.shape.end())).text() +
-           ",\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(at + bytes) + "]},";
+           "\",\"shape\":" + Json(std::vector<int64_t>(t.shape.begin(), t.shape.end())).text() + ",\"data_offsets\":[" +
+           std::to_string(at) + "," + std::to_string(at + bytes) + "]},";
     at += bytes;
   }
   if (out.back() == ',') out.pop_back();
@@ -87,8 +86,7 @@ const Tensor& Safetensors::operator[](const std::string& name) const {
   detail::fail<FormatError>({"there is no tensor '", name, "' in the file"});
 }
 
-FileTensor::FileTensor(const NamedTensor& whole)
-    : FileTensor(whole.name, whole.tensor.shape(), whole.tensor.dtype()) {
+FileTensor::FileTensor(const NamedTensor& whole) : FileTensor(whole.name, whole.tensor.shape(), whole.tensor.dtype()) {
   const auto view = [x = whole.tensor.detach()](Part rows) {
     if (x.rank() == 0) return x;
     Shape shape = x.shape();
@@ -131,8 +129,7 @@ void write_safetensors(const std::string& path, std::vector<FileTensor> tensors,
   AtomicFile file(path);
   file.write(&header_bytes, sizeof header_bytes);
   file.write(header.data(), header.size());
-  for (const FileTensor& t : tensors)
-    each_part(t, [&](const Tensor& x) { file.write(View(x).data, bytes_of(x)); });
+  for (const FileTensor& t : tensors) each_part(t, [&](const Tensor& x) { file.write(View(x).data, bytes_of(x)); });
   file.commit();
 }
 
@@ -203,7 +200,8 @@ void read_safetensors(const std::string& path, const std::function<void(const Sa
   }
   RT_CHECK_AS(FormatError, checksum.empty() || checksum == checksum_text(crc, bytes), path,
               ": damaged: its numbers do not match the checksum in its metadata (a program that changes them must "
-              "leave out ", kMetadataChecksum, ")");
+              "leave out ",
+              kMetadataChecksum, ")");
 }
 
 Safetensors read_safetensors(const std::string& path) {
@@ -216,9 +214,8 @@ Safetensors read_safetensors(const std::string& path) {
       all.emplace(entry.name, out.tensors.back());
     }
   };
-  read_safetensors(path, begin, [&](const TensorEntry& entry, Part rows, const Tensor& x) {
-    all.at(entry.name).put(rows, x);
-  });
+  read_safetensors(path, begin,
+                   [&](const TensorEntry& entry, Part rows, const Tensor& x) { all.at(entry.name).put(rows, x); });
   std::sort(out.tensors.begin(), out.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return out;
 }

@@ -16,9 +16,9 @@ namespace {
 
 // Types of the format that tensors here do not have, with their bits.
 constexpr std::pair<const char*, uint64_t> kOtherTypes[] = {
-    {"I8", 8},          {"U16", 16},        {"I16", 16},         {"U32", 32},         {"U64", 64},
-    {"C64", 64},        {"F8_E4M3", 8},     {"F8_E5M2", 8},      {"F8_E8M0", 8},      {"F8_E4M3FNUZ", 8},
-    {"F8_E5M2FNUZ", 8}, {"F6_E2M3", 6},     {"F6_E3M2", 6},      {"F4", 4}};
+    {"I8", 8},          {"U16", 16},    {"I16", 16},    {"U32", 32},    {"U64", 64},
+    {"C64", 64},        {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+    {"F8_E5M2FNUZ", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4}};
 
 std::string known_types() {
   std::string out;
@@ -69,12 +69,13 @@ class HeaderReader : public JsonEvents {
   bool key(std::string& value) override {
     if (depth_ == 1) {
       in_metadata_ = value == "__metadata__";
-      RT_CHECK_AS(FormatError, !in_metadata_ || !has_metadata_, path_, ": the header has '", printable_name(value), "' twice");
+      RT_CHECK_AS(FormatError, !in_metadata_ || !has_metadata_, path_, ": the header has '", printable_name(value),
+                  "' twice");
       has_metadata_ = has_metadata_ || in_metadata_;
     } else if (depth_ == 2 && in_metadata_) {
       count_metadata(value);
-      RT_CHECK_AS(FormatError, out_.metadata.emplace(value, "").second, path_, ": the header has '", printable_name(value),
-                  "' twice");
+      RT_CHECK_AS(FormatError, out_.metadata.emplace(value, "").second, path_, ": the header has '",
+                  printable_name(value), "' twice");
     } else if (depth_ == 2) {
       bool* const had = value == "dtype"          ? &has_dtype_
                         : value == "shape"        ? &has_shape_
@@ -88,10 +89,8 @@ class HeaderReader : public JsonEvents {
   }
   bool start_list() override {
     RT_CHECK_AS(FormatError, depth_ < kDeepest, path_, ": header nested too deep");
-    if (depth_ == 2 && !in_metadata_ && (key_ == "shape" || key_ == "data_offsets"))
-      numbers_.clear(), in_list_ = true;
-    else
-      scalar("a list");
+    if (depth_ == 2 && !in_metadata_ && (key_ == "shape" || key_ == "data_offsets")) numbers_.clear(), in_list_ = true;
+    else scalar("a list");
     ++depth_;
     return true;
   }
@@ -121,10 +120,11 @@ class HeaderReader : public JsonEvents {
     RT_CHECK_AS(FormatError, depth_ > 2 || !in_metadata_, path_, ": __metadata__ must map strings to strings");
     RT_CHECK_AS(FormatError, depth_ != 1, path_, ": tensor '", printable_name(key_), "' is not described by an object");
     if (depth_ != 2) return true;
-    RT_CHECK_AS(FormatError, key_ != "dtype", path_, ": tensor '", printable_name(entry_.name), "' has dtype ", printable_name(text),
-                "; known are ", known_types());
-    RT_CHECK_AS(FormatError, key_ != "shape" && key_ != "data_offsets", path_, ": tensor '", printable_name(entry_.name),
-                "': ", key_, " must be a list of whole numbers, got ", printable_name(text));
+    RT_CHECK_AS(FormatError, key_ != "dtype", path_, ": tensor '", printable_name(entry_.name), "' has dtype ",
+                printable_name(text), "; known are ", known_types());
+    RT_CHECK_AS(FormatError, key_ != "shape" && key_ != "data_offsets", path_, ": tensor '",
+                printable_name(entry_.name), "': ", key_, " must be a list of whole numbers, got ",
+                printable_name(text));
     return true;
   }
   void take_dtype(const std::string& name) {
@@ -136,7 +136,8 @@ class HeaderReader : public JsonEvents {
     }
     const auto other = std::ranges::find(kOtherTypes, name, [](const auto& type) { return type.first; });
     const std::string problem = concat("has dtype \"", printable_name(name), "\"; known are ", known_types());
-    RT_CHECK_AS(FormatError, other != std::end(kOtherTypes), path_, ": tensor '", printable_name(entry_.name), "' ", problem);
+    RT_CHECK_AS(FormatError, other != std::end(kOtherTypes), path_, ": tensor '", printable_name(entry_.name), "' ",
+                problem);
     entry_.problem = problem, bits_ = other->second;
   }
   void count_metadata(const std::string& text) {
@@ -151,10 +152,10 @@ class HeaderReader : public JsonEvents {
     check(has_dtype_, "dtype"), check(has_shape_, "shape"), check(has_offsets_, "data_offsets");
     const std::optional<uint64_t> elements = declared_elements(sizes_);
     const uint64_t bytes = entry_.end - entry_.begin;
-    const bool fits = elements && *elements / 8 * bits_ + *elements % 8 * bits_ / 8 == bytes &&
-                      *elements % 8 * bits_ % 8 == 0;
-    RT_CHECK_AS(FormatError, entry_.end < entry_.begin || fits, path_, ": tensor '", printable_name(entry_.name), "' takes ",
-                bytes, " bytes, which is not what its shape and dtype need");
+    const bool fits =
+        elements && *elements / 8 * bits_ + *elements % 8 * bits_ / 8 == bytes && *elements % 8 * bits_ % 8 == 0;
+    RT_CHECK_AS(FormatError, entry_.end < entry_.begin || fits, path_, ": tensor '", printable_name(entry_.name),
+                "' takes ", bytes, " bytes, which is not what its shape and dtype need");
     entry_.shape.assign(sizes_.begin(), sizes_.end());
     RT_CHECK_AS(FormatError, out_.tensors.size() < kMostTensors, path_, ": more than ", kMostTensors, " tensors");
     out_.tensors.push_back(std::move(entry_));
@@ -177,14 +178,16 @@ void check_layout(const std::string& path, std::vector<TensorEntry>& entries, ui
   std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
   const auto twice =
       std::adjacent_find(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
-  if (twice != entries.end()) detail::fail<FormatError>({path, ": the header has '", printable_name(twice->name), "' twice"});
+  if (twice != entries.end())
+    detail::fail<FormatError>({path, ": the header has '", printable_name(twice->name), "' twice"});
   std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
   });
   uint64_t at = 0;
   for (const TensorEntry& entry : entries) {
-    RT_CHECK_AS(FormatError, entry.begin == at && entry.end >= entry.begin, path, ": tensor '", printable_name(entry.name),
-                "' lies at bytes ", entry.begin, " to ", entry.end, "; expected it to begin at ", at);
+    RT_CHECK_AS(FormatError, entry.begin == at && entry.end >= entry.begin, path, ": tensor '",
+                printable_name(entry.name), "' lies at bytes ", entry.begin, " to ", entry.end,
+                "; expected it to begin at ", at);
     at = entry.end;
   }
   RT_CHECK_AS(FormatError, at == data_bytes, path, ": the header describes ", at, " bytes of tensors, the file holds ",

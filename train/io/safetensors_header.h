@@ -11,7 +11,7 @@
 namespace ringtape {
 
 // Names of the element types, in the order of DType.
-inline constexpr std::array<const char*, 8> kTypeNames = {"BOOL", "U8",   "I32", "I64", "F16",  "BF16", "F32", "F64"};
+inline constexpr std::array<const char*, 8> kTypeNames = {"BOOL", "U8", "I32", "I64", "F16", "BF16", "F32", "F64"};
 
 // A tensor's entry in the header of a safetensors file.
 struct TensorEntry {

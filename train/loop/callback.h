@@ -16,7 +16,7 @@ namespace ringtape {
 class Callback {
  public:
   virtual ~Callback() = default;
-  virtual void begins(const Task& /*task*/, comm::ProcessGroup& /*group*/) {}  // before the first step
+  virtual void begins(const Task& /*task*/, comm::ProcessGroup& /*group*/) {}   // before the first step
   virtual void after_step(int64_t /*step*/, const Step::Result& /*result*/) {}  // from 1; a GPU may still compute
   virtual void after_epoch(int64_t /*epoch*/) {}                                // from 1; behind its validation
   virtual void reported(const Metrics& /*metrics*/) {}                          // on rank 0 only: all that it reports

@@ -14,7 +14,7 @@ class EpochMeter {
   using Report = std::function<void(Metrics)>;
   EpochMeter(const Training& parts, TrainState& at, Report report) : p_(parts), at_(at), report_(std::move(report)) {}
 
-  void begin() { logged_ = {}; }  // of fit()
+  void begin() { logged_ = {}; }                                                     // of fit()
   void restart(const Tally::Totals& done = {}) { tally_ = Tally(done), own_ = {}; }  // an epoch; steps that are done
   void resume() { since_ = {}, skip_traffic(); }  // steps follow; what happened since settle() does not count
   void add(const Step::Result& result, const Batch& batch, double lr, double loader_images_per_s);

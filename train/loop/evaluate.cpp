@@ -74,9 +74,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
     Tally& tally = tallies.emplace_back();
     if (part.size() == 0) continue;
     const Loader loader(data, {samples.begin() + part.begin, samples.begin() + part.end},
-                        {.batch_size = std::min(size, part.size()),
-                         .workers = options.workers,
-                         .device = task.device});
+                        {.batch_size = std::min(size, part.size()), .workers = options.workers, .device = task.device});
     Loader::Epoch epoch = loader.epoch(0);
     while (const Batch* batch = epoch.next()) {
       if (!passes.begin(at)) break;
@@ -91,13 +89,14 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
     tally.finish();
   }
   passes.end();
-  const Tally all = options.shares > 0 ? of_shares(*options.group, tallies, options.shares)
-                                       : of_all(*options.group, tallies[0]);
+  const Tally all =
+      options.shares > 0 ? of_shares(*options.group, tallies, options.shares) : of_all(*options.group, tallies[0]);
   const ClassRecall::Summary classes = recall.of_all(*options.group);
   Metrics metrics = epoch_metrics(*options.group, all, split, watch.lap(), task.devices());
   metrics.balanced = classes.mean, metrics.uneven = classes.uneven;
-  if (snapshot) add_predictions(*snapshot, data, {samples.begin() + own.begin, samples.begin() + own.end},
-                                *outputs, *options.group);
+  if (snapshot)
+    add_predictions(*snapshot, data, {samples.begin() + own.begin, samples.begin() + own.end}, *outputs,
+                    *options.group);
   return metrics;
 }
 
@@ -113,13 +112,12 @@ Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, co
   const Dataset &train = task.judges()->train, &test = task.judges()->test;
   const std::vector<int64_t> queries = first_of(all_samples(test), options.limit_batches);
   const auto look = [&](const Features& own, const Features& all) {
-    if (snapshot && group.rank() == 0)
-      add_features(*snapshot, test, own_part(queries, group), own, train, bank, all);
+    if (snapshot && group.rank() == 0) add_features(*snapshot, test, own_part(queries, group), own, train, bank, all);
   };
   Stopwatch watch;
   const Tally tally = knn_test(
-      *task.model, [&](const Tensor& x) { return (*task.model)(x); }, train, bank, test, queries, knn, embedding,
-      group, look);
+      *task.model, [&](const Tensor& x) { return (*task.model)(x); }, train, bank, test, queries, knn, embedding, group,
+      look);
   Metrics m;
   m.split = "knn";
   m.top1 = tally.top1(), m.top5 = tally.top5();

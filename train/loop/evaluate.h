@@ -18,8 +18,8 @@ struct EvalOptions {
   int64_t limit_batches = 0;                   // of kEvalBatch images; 0: all images
   std::string copies = "none";                 // of each image, over which outputs are averaged; of tests only
   bool progress = false;                       // whether to show a bar
-  comm::ShardedBuffers* weights = nullptr;      // as EmbedOptions::weights
-  bool (*interrupted)() = nullptr;              // as of SharedPasses
+  comm::ShardedBuffers* weights = nullptr;     // as EmbedOptions::weights
+  bool (*interrupted)() = nullptr;             // as of SharedPasses
   comm::ProcessGroup* group = &comm::alone();  // whose ranks share the images; all get the metrics of all images
   int64_t shares = 0;  // in so many fixed parts, which ranks compute one after another; 0: in one for each rank
 };

@@ -45,7 +45,10 @@ void visit(Fields& f, ExecutionOptions& o) {
     {.help = "number type of matrix products and activations; weights and sums stay f32. tf32: f32, but products on a "
              "GPU round to 11 bits. auto: bf16 where the device has units for it, else f32",
      .unit = "TYPE",
-     .choices = [] { return std::vector<std::string>{"auto", "f32", "tf32", "bf16", "f16"}; },
+     .choices =
+         [] {
+           return std::vector<std::string>{"auto", "f32", "tf32", "bf16", "f16"};
+         },
      .evaluates = true});
   f("deterministic", o.deterministic,
     {.help = "reproduce the same bytes in every run; CPU kernels always do, for any --threads"});

@@ -10,8 +10,8 @@ namespace ringtape {
 // How kernels run, and the seed of random numbers.
 struct ExecutionOptions {
   std::string device = "auto";
-  int64_t threads = 0;  // 0: RINGTAPE_THREADS, else all cores
-  int64_t workers = 1;  // threads that prepare batches
+  int64_t threads = 0;            // 0: RINGTAPE_THREADS, else all cores
+  int64_t workers = 1;            // threads that prepare batches
   int64_t prefetch_memory = 512;  // MiB of training batches that wait
   int64_t seed = 1;
   std::string precision = "f32";  // or bf16, f16; tf32: f32, but Arithmetic::tf32; auto: auto_precision()

@@ -30,8 +30,8 @@ class Learner {
   virtual ~Learner() = default;
 
   const Facts facts;
-  const Holdout split;                                        // of the task's training images
-  bool judges_after(int64_t epoch, int64_t epochs) const;     // epochs count from 1
+  const Holdout split;                                                      // of the task's training images
+  bool judges_after(int64_t epoch, int64_t epochs) const;                   // epochs count from 1
   std::vector<FileTensor> exported(std::vector<FileTensor> weights) const;  // those to export
 
   virtual LoaderConfig loading(LoaderConfig config) const = 0;  // adds the augmentation or the views

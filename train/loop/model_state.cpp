@@ -30,8 +30,8 @@ int64_t model_state_bytes(ModelSize size, const StepOptions& step, const Paralle
   const int64_t within = s.within && !parallel.keep_weights ? parallel.shard_within : 0;
   return 4 * (all / (parallel.shares_weights() ? ranks : of_weights) +
               (within > 1 && within < ranks ? (all + size.teacher) / within : 0) +
-              (s.shards(Sharded::gradients) ? own : all) + kept * (s.shards() ? own : all) +
-              size.teacher / of_weights + size.frozen);
+              (s.shards(Sharded::gradients) ? own : all) + kept * (s.shards() ? own : all) + size.teacher / of_weights +
+              size.frozen);
 }
 
 int64_t bucket_bytes(std::span<const Part> places, const StepOptions& step, const ParallelOptions& parallel,

@@ -9,7 +9,7 @@ namespace ringtape {
 
 // The result of the forward pass for a batch or a part of it.
 struct Outcome {
-  Tensor loss;    // (): the mean over the samples
+  Tensor loss;            // (): the mean over the samples
   Tensor auxiliary_loss;  // (): added to the loss in backward, not reported; undefined: none
   Tensor logits;          // (B, C), detached; undefined: nothing classifies
   Tensor spread;          // (): of a method's outputs (nn/loss/spread.h); undefined with labels

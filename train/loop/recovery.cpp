@@ -105,8 +105,7 @@ std::unique_ptr<AveragedModel> Recovery::weights_to_judge() {
   replicate(p_.group, p_.step->buffers());
   if (!p_.step->ema()) return nullptr;
   const Tensors known = average_known_ == steps() ? p_.step->average_statistics() : Tensors();
-  auto out =
-      std::make_unique<AveragedModel>(p_.task, *p_.step->ema(), p_.learner->split.train, known, p_.evaluation);
+  auto out = std::make_unique<AveragedModel>(p_.task, *p_.step->ema(), p_.learner->split.train, known, p_.evaluation);
   p_.step->set_average_statistics();
   average_known_ = steps();
   return out;

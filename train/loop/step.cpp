@@ -46,13 +46,12 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
            comm::ProcessGroup& group, const ParallelOptions& parallel)
     : model_(model), objective_(std::move(objective)), accumulate_(options.accumulate),
       synchronized_(group.size() > 1 && parallel.sync_bn), precision_(compute_dtype(execution)),
-      placement_(make_placement({model, group, parallel, precision_,
-                                 find_entry(optimizers(), options.optimizer.name, "optimizer").whole})),
+      placement_(make_placement(
+          {model, group, parallel, precision_, find_entry(optimizers(), options.optimizer.name, "optimizer").whole})),
       optimizer_(make_optimizer(options.optimizer, placement_->parameters())),
       scale_(placement_->parameters().device(),
              {.max_norm = options.clip_grad_norm,
-              .dynamic = precision_ == DType::f16 ||
-                         comm::find_reduction(parallel.reducer.reduction.name).scaled}) {
+              .dynamic = precision_ == DType::f16 || comm::find_reduction(parallel.reducer.reduction.name).scaled}) {
   placement_->group().set_deterministic(execution.deterministic);
   if (options.ema > 0) {
     ema_.emplace(placement_->parameters(), options.ema, placement_->shards());

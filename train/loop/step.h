@@ -62,11 +62,11 @@ class Step {
 
   // With record_steps(), tensors are overwritten by the next step.
   struct Result {
-    Tensor loss;    // (): the mean over the batch of all ranks
-    Tensor logits;  // of this rank's samples; undefined without samples or without logits
-    Tensor own;     // (): this rank's share of the sum that makes `loss`
-    Tensor spread;  // (): the objective's, on this rank
-    Tensor ranks;   // (B): ranks_of() the logits; undefined without them, and with WholeBatch::counts
+    Tensor loss;          // (): the mean over the batch of all ranks
+    Tensor logits;        // of this rank's samples; undefined without samples or without logits
+    Tensor own;           // (): this rank's share of the sum that makes `loss`
+    Tensor spread;        // (): the objective's, on this rank
+    Tensor ranks;         // (B): ranks_of() the logits; undefined without them, and with WholeBatch::counts
     Tally::Totals right;  // WholeBatch::counts: over all ranks, the samples whose label has the (five) highest
   };
   // Images, one tensor (B, ...) per view, and their labels (B). `ended` is called at the end of each phase, once for
@@ -97,7 +97,9 @@ class Step {
   // The running statistics that belong to the average; see AveragedModel. Empty without ema.
   const Tensors& average_statistics() const { return average_statistics_; }
   void set_average_statistics();  // to the model's, which has the average now
-  void restart_average() { if (ema_) ema_->restart(); }  // from the current weights
+  void restart_average() {
+    if (ema_) ema_->restart();
+  }  // from the current weights
   // Rank 0 calls f, which may use state(), weights() and average(), and the model's tensors one after another, while
   // the other ranks give it what they hold. All ranks call it.
   void exchange(const std::function<void()>& f) const { placement_->on_rank_zero(f); }

@@ -35,7 +35,7 @@ class StepGraph {
 
   Optimizer& optimizer_;
   Device device_;
-  std::vector<nn::Module*> modules_;  // all of the model
+  std::vector<nn::Module*> modules_;        // all of the model
   std::vector<Tensor*> buffers_, tensors_;  // of the model; the latter with parameters
   Form last_, refused_;
   int in_a_row_ = 0;  // steps of form last_

@@ -84,7 +84,10 @@ std::string StopRule::end_text() const {
   const bool loss = by == "loss";
   const double score = std::round((loss ? -1e4 : 1e4) * at_.improved->score);
   return concat("by --patience ", l.patience, " after ", where, ": no validation was better than that of epoch ",
-                at_.improved->epoch, " (", loss ? "loss " : by == "balanced" ? "balanced " : "top-1 ",
+                at_.improved->epoch, " (",
+                loss               ? "loss "
+                : by == "balanced" ? "balanced "
+                                   : "top-1 ",
                 shortest(score / (loss ? 1e4 : 100)), loss ? ")" : " %)");
 }
 

@@ -12,7 +12,9 @@ void check_before_end(const TrainState& state, int64_t epochs, const LimitOption
 void note_validation(std::optional<TrainState::Improved>& newest, int64_t epoch, double score, double min_delta);
 
 // Thrown by Trainer::fit() on every rank after a step, when ranks come or go.
-struct RanksChange : Error { using Error::Error; };
+struct RanksChange : Error {
+  using Error::Error;
+};
 
 // When a training ends or stops: by limits, by signals, or because ranks come or go. All ranks get the same answers.
 class StopRule {
@@ -20,12 +22,12 @@ class StopRule {
   StopRule(const Training& parts, TrainState& at);
 
   void begin() { left_.emplace(steps(), p_.schedule.steps()), training_ = {}; }  // of fit()
-  Riders ask();  // what this rank wants to follow the step
+  Riders ask();                                          // what this rank wants to follow the step
   void count_time() { at_.trained += training_.lap(); }  // of a step
   enum class Then : uint8_t { go_on, stop, change, end };
-  Then after_step();       // what any rank has asked for
-  bool ends();             // between epochs, or where it goes on from: whether a limit ends it
-  bool signalled() const;  // between epochs: whether a signal stops it
+  Then after_step();                // what any rank has asked for
+  bool ends();                      // between epochs, or where it goes on from: whether a limit ends it
+  bool signalled() const;           // between epochs: whether a signal stops it
   void interrupted(int64_t stops);  // by so many ranks, within a validation or test: throws RanksChange unless all stop
 
   double seconds_left() const;  // 0: not known yet

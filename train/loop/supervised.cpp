@@ -21,10 +21,7 @@ Objective cross_entropy_of(nn::Module& model, nn::DataParallel* replicas, double
     if (labels.other.defined())
       loss = loss * labels.share + cross_entropy(logits, labels.other, o) * (1 - labels.share);
     if (scaled) loss = loss * cast(labels.scale, loss.dtype()) / double(std::max<int64_t>(labels.size(), 1));
-    return {.loss = loss,
-            .auxiliary_loss = {},
-            .logits = logits.detach(),
-            .spread = {}};
+    return {.loss = loss, .auxiliary_loss = {}, .logits = logits.detach(), .spread = {}};
   };
 }
 

@@ -16,7 +16,7 @@ namespace ringtape {
 struct Task {
   Device device = {};
   Splits data = {};
-  std::optional<Splits> tested = {};  // whose features are tested instead of those of `data`
+  std::optional<Splits> tested = {};              // whose features are tested instead of those of `data`
   std::string model_name = {}, method_name = {};  // method_name: empty with labels
   ModelSpec spec = {};
   LoadedWeights initial = {};                       // what a file of initial weights has

@@ -114,11 +114,9 @@ void Trainer::train_step(Loader::Epoch& batches) {
   recovery_.begin_step();
   p_.learner->begin_step({steps(), p_.schedule.steps(), at_.epoch, p_.seed,
                           [&](const std::function<void()>& write) { p_.step->write_weights(write); }});
-  const Step::Result result = p_.step->run(batch->images(), batch->labels(), lr, ended,
-                                           {.samples = batch->whole,
-                                            .riders = stop_.ask(),
-                                            .counts = meter_.counts_all(),
-                                            .apart = p_.trace.on()});
+  const Step::Result result = p_.step->run(
+      batch->images(), batch->labels(), lr, ended,
+      {.samples = batch->whole, .riders = stop_.ask(), .counts = meter_.counts_all(), .apart = p_.trace.on()});
   ++at_.batch, at_.reported = false;
   recovery_.end_step();
   stop_.count_time();
@@ -198,8 +196,8 @@ void Trainer::write(Metrics& m) const {
 void Trainer::write_pass(Metrics m) const {
   m.epoch = epochs_begun(), m.step = steps();
   write(m);
-  RT_CHECK_AS(Error, std::isfinite(m.loss.value_or(0)), "the ", m.split, " loss became ", *m.loss,
-              meter_.whose_loss(), " by step ", m.step, " (epoch ", m.epoch, ", learning rate ", p_.schedule.at(m.step),
+  RT_CHECK_AS(Error, std::isfinite(m.loss.value_or(0)), "the ", m.split, " loss became ", *m.loss, meter_.whose_loss(),
+              " by step ", m.step, " (epoch ", m.epoch, ", learning rate ", p_.schedule.at(m.step),
               "); lower --lr, or find the operation with RINGTAPE_NAN=1");
 }
 

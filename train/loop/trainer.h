@@ -16,7 +16,7 @@ class Trainer {
   const Schedule& schedule() const { return p_.schedule; }
   int64_t steps_per_epoch() const { return p_.schedule.steps_per_epoch(); }
   int64_t steps() const { return p_.step->count(); }
-  double lr() const { return p_.schedule.lr(); }  // the peak
+  double lr() const { return p_.schedule.lr(); }                  // the peak
   int64_t state_bytes() const { return p_.step->state_bytes(); }  // of this rank
 
   // Trains from the current state to the end, that of the epochs or of a limit: the epochs, each followed by the
@@ -89,7 +89,7 @@ class Trainer {
   StopRule stop_;
   Recovery recovery_;
   std::unique_ptr<AveragedModel> averaged_;  // from the test on
-  Report report_, journal_;  // report_, save_: of fit()
+  Report report_, journal_;                  // report_, save_: of fit()
   Save save_;
   std::function<void(const std::string&)> diary_;
   std::function<void(const Snapshot&)> album_;

@@ -28,10 +28,10 @@ struct Training {
   int64_t epochs = 1;
   LimitOptions limits;
   CheckpointOptions checkpoint;
-  int64_t val_every = 0;  // TrainerOptions
+  int64_t val_every = 0;                 // TrainerOptions
   int64_t log_every = 0, snapshots = 0;  // RunOptions
   uint64_t seed = 1;
-  const comm::Crew* crew = nullptr;  // the ranks come and go; null: they stay
+  const comm::Crew* crew = nullptr;                  // the ranks come and go; null: they stay
   Course course = {};                                // except `files`
   std::map<std::string, std::string> metadata = {};  // of files of weights
 };

@@ -33,9 +33,9 @@ void check_strategy(const ParallelOptions& options, const comm::Job& job, bool l
   RT_CHECK_AS(UsageError, !grouped || strategy.ranks != StrategyEntry::Ranks::one, "--strategy ", strategy.name,
               ": uses one process, but a launcher has started ", job.size, " ranks; choose ",
               strategy.replicas ? "ddp, or ddp2 for dp in each of them" : "ddp");
-  RT_CHECK_AS(
-      UsageError, !launched || options.devices == 1 || strategy.replicas || options.devices == job.local_size,
-      "--devices ", options.devices, ": a launcher has started ", job.local_size, " ranks here; leave the flag out");
+  RT_CHECK_AS(UsageError, !launched || options.devices == 1 || strategy.replicas || options.devices == job.local_size,
+              "--devices ", options.devices, ": a launcher has started ", job.local_size,
+              " ranks here; leave the flag out");
   RT_CHECK_AS(UsageError, grouped || strategy.replicas || options.devices == 1, "--strategy ", options.strategy,
               ": uses one device, not --devices ", options.devices);
 }

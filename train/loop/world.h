@@ -19,7 +19,7 @@ struct World {
   comm::ProcessGroup& group() const { return own ? *own : comm::alone(); }
   int size() const { return job.size; }
   bool leads() const { return job.rank == 0; }
-  comm::Crew* crew = nullptr;  // whose generation these ranks are; null: they stay to the end
+  comm::Crew* crew = nullptr;                        // whose generation these ranks are; null: they stay to the end
   std::optional<comm::Clock::time_point> stopped{};  // when this process stopped in the generation before
   // Tells the other ranks why this rank fails. If another rank failed first, waits 0.2 s so that the launcher, which
   // reports the first process to exit, reports that one. No effect with one rank.

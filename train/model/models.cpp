@@ -149,10 +149,8 @@ std::string resnet_in_pytorch(const ModelSpec& spec) {
   std::string out = concat("from torchvision.models import resnet", kind.depth, "\n");
   if (narrow) out += concat("from torchvision.models.resnet import ", block, "\n");
   out += concat("\nmodel = resnet", kind.depth, "(num_classes=", spec.classes, ")\n");
-  if (small)
-    out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 3, 1, ", o.stem_padding, ", bias=False)\n");
-  else if (in != 3 || narrow)
-    out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 7, 2, 3, bias=False)\n");
+  if (small) out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 3, 1, ", o.stem_padding, ", bias=False)\n");
+  else if (in != 3 || narrow) out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 7, 2, 3, bias=False)\n");
   if (small) out += "model.maxpool = nn.Identity()\n";
   if (o.no_stem_relu) out += "model.relu = nn.Identity()  # only the first one: blocks have their own\n";
   if (!narrow) return out;
@@ -223,7 +221,8 @@ void visit(Fields& f, CifarNetOptions& o) {
      .range = {1, 1024},
      .scope = Scope::weights});
   f("bias-epochs", o.bias_epochs,
-    {.help = "epochs in which the bias of the first layer is trained, whose filters are not", .unit = "N",
+    {.help = "epochs in which the bias of the first layer is trained, whose filters are not",
+     .unit = "N",
      .range = kCount});
 }
 const CifarNetOptions& cifar_net(const ModelSpec& spec) { return spec.settings.as<CifarNetOptions>(); }
@@ -258,8 +257,8 @@ def block(n, m):
 
 )";
   std::string out = concat("from collections import OrderedDict\n", body);
-  out += concat("model = nn.Sequential(OrderedDict(\n    whiten=nn.Conv2d(", in, ", ", 8 * in,
-                ", 2), gelu=nn.GELU(),\n");
+  out +=
+      concat("model = nn.Sequential(OrderedDict(\n    whiten=nn.Conv2d(", in, ", ", 8 * in, ", 2), gelu=nn.GELU(),\n");
   out += concat("    block1=block(", 8 * in, ", ", width, "), block2=block(", width, ", ", 4 * width,
                 "), block3=block(", 4 * width, ", ", 4 * width, "),\n");
   return out + concat("    pool=nn.AdaptiveMaxPool2d(1), flatten=nn.Flatten(), scale=Scale(),\n    head=nn.Linear(",

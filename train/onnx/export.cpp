@@ -34,10 +34,8 @@ Place place_of(const Tensor& x) {
 bool same_value(const OpAttribute& a, const OpAttribute& b) {
   return a.value.index() == b.value.index() && std::visit(
                                                    [&]<class T>(const T& x) {
-                                                     if constexpr (std::is_same_v<T, Tensor>)
-                                                       return true;
-                                                     else
-                                                       return x == std::get<T>(b.value);
+                                                     if constexpr (std::is_same_v<T, Tensor>) return true;
+                                                     else return x == std::get<T>(b.value);
                                                    },
                                                    a.value);
 }

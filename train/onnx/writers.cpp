@@ -196,10 +196,8 @@ void reduce(Call& c) {
   for (int64_t& axis : axes) axis = axis_in(order, axis);
   std::vector<std::string> inputs{c.name(0, order)};
   Attributes attributes{{"keepdims", int64_t(keepdim)}};
-  if (std::string_view(type) == "ReduceSum")
-    inputs.push_back(c.constant(axes));
-  else
-    attributes.push_back({"axes", axes});
+  if (std::string_view(type) == "ReduceSum") inputs.push_back(c.constant(axes));
+  else attributes.push_back({"axes", axes});
   c.give(c.node(type, inputs, attributes), keepdim ? order : Order::ours);
 }
 

@@ -76,10 +76,8 @@ void watch_for_plateau(const Settings& settings, double lr, std::optional<Watche
   const bool better = !watched || score > than(watched->best);
   if (!watched) watched = Watched{.lr = lr};
   Watched& w = *watched;
-  if (better)
-    w.best = score, w.bad = 0;
-  else
-    ++w.bad;
+  if (better) w.best = score, w.bad = 0;
+  else ++w.bad;
   if (w.cooldown > 0) --w.cooldown, w.bad = 0;
   if (w.bad <= o.patience) return;
   const double lower = std::max(w.lr * o.factor, o.min_lr);

@@ -165,9 +165,7 @@ int64_t FlatParameters::own_size() const {
   return size;
 }
 
-Tensor FlatParameters::own_part(const Tensor& buffer, Part part) const {
-  return comm::own_part(own_, buffer, part);
-}
+Tensor FlatParameters::own_part(const Tensor& buffer, Part part) const { return comm::own_part(own_, buffer, part); }
 
 Part FlatParameters::cells_in(Part run) const {
   const auto first_at = [this](int64_t element) {
@@ -192,7 +190,8 @@ void FlatParameters::add_squares(const Tensor& squares, const Tensor& elements, 
 Tensor FlatParameters::value_squares() const {
   const Tensor squares = zeros({cells_.dim(0)}, DType::f64, device());
   if (values_.defined()) add_squares(squares, values_, {0, size_});
-  else for (const Part& own : own_) add_squares(squares, own_part(own_values_, own), own);
+  else
+    for (const Part& own : own_) add_squares(squares, own_part(own_values_, own), own);
   return squares;
 }
 

@@ -65,7 +65,7 @@ class FlatParameters {
                                                  const Gathering& gathering);
   const Tensor& own_values() const { return own_values_; }  // (own_size()); undefined unless values() is
   const Tensor& held_values() const { return values_.defined() ? values_ : own_values_; }
-  const std::vector<Part>& own() const { return own_; }     // ascending
+  const std::vector<Part>& own() const { return own_; }  // ascending
   std::vector<Part> own_with_gradient() const;
   int64_t own_size() const;
   // Elements [part.begin, part.end) of the buffers, which are own and follow one another, in a buffer (own_size()) that

@@ -11,7 +11,7 @@ namespace ringtape {
 class GradientScale {
  public:
   struct Options {
-    double max_norm = 0;  // 0: no clipping
+    double max_norm = 0;   // 0: no clipping
     bool dynamic = false;  // use a loss scale
   };
   GradientScale(Device device, Options options);

@@ -147,7 +147,9 @@ std::vector<ParameterRule> rules_of(const ParameterOptions& options, nn::Module&
     const double own_lr = apart ? options.bias_lr : in_head && options.head_lr > 0 ? options.head_lr : lr;
     const double factor = own_lr == lr ? 1 : own_lr / lr;
     out.push_back({.lr_factor = factor * std::pow(options.layer_decay, double(depths[i])),
-                   .decay_factor = norm && options.no_decay_norms ? 0 : apart ? 1 / factor : 1});
+                   .decay_factor = norm && options.no_decay_norms ? 0
+                                   : apart                        ? 1 / factor
+                                                                  : 1});
   }
   return out;
 }

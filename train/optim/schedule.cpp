@@ -37,7 +37,9 @@ void visit(Fields& f, ScheduleOptions& o) {
   f("lr-scale", o.lr_scale,
     {.help = "multiply --lr by the number of ranks, or of --shares (linear), by its square root (sqrt) or not (none)",
      .unit = "RULE",
-     .choices = [] { return std::vector<std::string>{"none", "linear", "sqrt"}; }});
+     .choices = [] {
+       return std::vector<std::string>{"none", "linear", "sqrt"};
+     }});
   f("warmup-epochs", o.warmup_epochs,
     {.help = "epochs in which the learning rate rises linearly, step by step (may be a fraction)",
      .unit = "X",
@@ -97,9 +99,10 @@ std::string moved_end(const Schedule& before, const Schedule& now, int64_t step)
 
 std::string warmup_beyond_end(const Schedule& schedule) {
   if (schedule.warmup() <= double(schedule.steps())) return "";
-  return fmt::format("the warm-up of {:g} steps is longer than the training of {}: the learning rate rises to {:g} of "
-                     "{:g} only",
-                     schedule.warmup(), schedule.steps(), schedule.at(schedule.steps() - 1), schedule.lr());
+  return fmt::format(
+      "the warm-up of {:g} steps is longer than the training of {}: the learning rate rises to {:g} of "
+      "{:g} only",
+      schedule.warmup(), schedule.steps(), schedule.at(schedule.steps() - 1), schedule.lr());
 }
 
 }  // namespace ringtape

@@ -19,7 +19,7 @@ struct Watched {
 struct CourseOfLr {
   double lr;  // the peak
   int64_t step, steps_per_epoch;
-  double warmup, all;  // steps of the warm-up, and in total
+  double warmup, all;                // steps of the warm-up, and in total
   const Watched* watched = nullptr;  // null: no validation yet
 };
 
@@ -68,7 +68,7 @@ class Schedule {
 
   double lr() const { return lr_; }
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
-  int64_t steps() const { return steps_; }  // in total
+  int64_t steps() const { return steps_; }                                             // in total
   double warmup() const { return options_.warmup_epochs * double(steps_per_epoch_); }  // steps
 
   // Whether later rates depend on validations: then they must be told, after `step` steps, and the state must be kept.

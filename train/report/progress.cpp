@@ -55,7 +55,7 @@ int terminal_width() {
 int launchers_pipe() {
   static const int pipe = [] {
     const int fd = env::progress();
-    struct stat s{};
+    struct stat s {};
     if (fd == 0 || ::fstat(fd, &s) != 0 || !S_ISFIFO(s.st_mode)) return -1;
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
     ::fcntl(fd, F_SETFL, O_NONBLOCK);

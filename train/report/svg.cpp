@@ -113,10 +113,11 @@ void Svg::text(double x, double y, const std::string& text, const std::string& s
 }
 
 std::string Svg::str() const {
-  return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" "
-                     "width=\"{0:g}\" height=\"{1:g}\" viewBox=\"0 0 {0:g} {1:g}\" role=\"img\">\n"
-                     "<title>{2}</title>\n<style>\n{3}</style>\n{4}</svg>\n",
-                     width_, height_, escaped(title_), sheet(), body_);
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" "
+      "width=\"{0:g}\" height=\"{1:g}\" viewBox=\"0 0 {0:g} {1:g}\" role=\"img\">\n"
+      "<title>{2}</title>\n<style>\n{3}</style>\n{4}</svg>\n",
+      width_, height_, escaped(title_), sheet(), body_);
 }
 
 std::string Svg::series(size_t i) { return fmt::format("s{}", i % kSeries); }

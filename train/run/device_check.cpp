@@ -43,17 +43,14 @@ std::vector<Computation> computations() {
   constexpr int64_t n = 256, images = 2, size = 12, channels = 16;
   const Tensor x = rand({n, n}, -1, 1), w = rand({n, n}, -1, 1);
   const Shape image{images, size, size, channels};
-  return {{"kernel", {f32, bf16, f16}, {x}, [](const Tensors& in) { return Tensors{softmax(in[0])}; }, n},
-          {"product",
-           {f64, f32, bf16, f16},
-           {x, w},
-           [](const Tensors& in) { return Tensors{matmul(in[0], in[1])}; },
-           n},
-          {"convolution",
-           {f32, bf16, f16},
-           {rand(image, -1, 1), rand({channels, 3, 3, channels}, -1, 1), rand(image, -1, 1)},
-           convolve,
-           images * size * size}};  // of the weights' gradient
+  return {
+      {"kernel", {f32, bf16, f16}, {x}, [](const Tensors& in) { return Tensors{softmax(in[0])}; }, n},
+      {"product", {f64, f32, bf16, f16}, {x, w}, [](const Tensors& in) { return Tensors{matmul(in[0], in[1])}; }, n},
+      {"convolution",
+       {f32, bf16, f16},
+       {rand(image, -1, 1), rand({channels, 3, 3, channels}, -1, 1), rand(image, -1, 1)},
+       convolve,
+       images * size * size}};  // of the weights' gradient
 }
 
 Tensors each(const Tensors& in, const std::function<Tensor(const Tensor&)>& f) {

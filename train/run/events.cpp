@@ -37,8 +37,7 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 
 // A new file name: in containers, two processes may have the same host, process id and second.
 File new_file(const RunDir& run, std::string& path) {
-  const std::string stem =
-      concat("events.out.tfevents.", int64_t(now()), '.', comm::host_name(), '.', ::getpid(), '.');
+  const std::string stem = concat("events.out.tfevents.", int64_t(now()), '.', comm::host_name(), '.', ::getpid(), '.');
   File out;
   for (int number = 0; !out; ++number) {
     path = run.file(concat(stem, number));

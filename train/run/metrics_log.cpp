@@ -146,8 +146,7 @@ static int64_t lines_kept(const std::string& path, int64_t keep) {
   for (std::string block; end > 0;) {
     const int64_t begin = std::max<int64_t>(end - kBlock, 0);
     block.resize(size_t(end - begin));
-    RT_CHECK_AS(IoError, file.seekg(begin).read(block.data(), end - begin), path, ": cannot read: ",
-                reason(errno));
+    RT_CHECK_AS(IoError, file.seekg(begin).read(block.data(), end - begin), path, ": cannot read: ", reason(errno));
     const size_t newline = block.rfind('\n');
     end = newline == std::string::npos ? begin : begin + int64_t(newline) + 1;
     if (newline != std::string::npos) break;

@@ -12,7 +12,7 @@
 namespace ringtape {
 
 constexpr const char *kJsonl = "metrics.jsonl", *kCsv = "metrics.csv";
-constexpr const char* kMembership = "membership";  // the "split" of a line about ranks that come or go
+constexpr const char* kMembership = "membership";     // the "split" of a line about ranks that come or go
 constexpr const char* kMetricsCrc = "metrics_crc32";  // in the summary: CRC-32 of all lines before it
 
 // The results of a pass over a split; fields that do not apply are empty. Accuracies are in [0, 1], times in seconds;
@@ -20,19 +20,19 @@ constexpr const char* kMetricsCrc = "metrics_crc32";  // in the summary: CRC-32 
 struct Metrics {
   // "train", "val" or "test"; "knn": kNN on features; "probe": the linear layer on features; "train_step": one step.
   std::string split;
-  int64_t epoch = 0;   // 1 for the first
-  int64_t step = 0;    // optimizer steps so far
-  int64_t images = 0, steps = 0;  // of the pass; not written to the files
+  int64_t epoch = 0;                          // 1 for the first
+  int64_t step = 0;                           // optimizer steps so far
+  int64_t images = 0, steps = 0;              // of the pass; not written to the files
   std::optional<double> loader_images_per_s;  // what the loader could make at most; not written to the files
-  std::optional<double> left_s;   // remaining time of the run, estimated from its first epoch; not written to the files
-  bool uneven = false;            // whether classes have very different numbers of images; not written to the files
+  std::optional<double> left_s;  // remaining time of the run, estimated from its first epoch; not written to the files
+  bool uneven = false;           // whether classes have very different numbers of images; not written to the files
   std::optional<double> loss, top1, top5, lr, images_per_s, seconds;
   std::optional<double> data_s, forward_s, backward_s, optimizer_s;  // parts of a training pass
-  std::optional<double> peak_bytes;  // memory of tensors on a device, maximum over ranks
-  std::optional<double> grad_norm, loss_scale;                       // of a step
-  std::optional<double> spread;  // of a self-supervised method's outputs (nn/loss/spread.h)
-  std::optional<double> balanced;  // the mean of the classes' accuracies (train/evaluation/class_recall.h)
-  std::optional<double> ranks;   // if there are several; then, for rank 0:
+  std::optional<double> peak_bytes;             // memory of tensors on a device, maximum over ranks
+  std::optional<double> grad_norm, loss_scale;  // of a step
+  std::optional<double> spread;                 // of a self-supervised method's outputs (nn/loss/spread.h)
+  std::optional<double> balanced;               // the mean of the classes' accuracies (train/evaluation/class_recall.h)
+  std::optional<double> ranks;                  // if there are several; then, for rank 0:
   // Bytes passed to all_reduce or sent between devices; on CPUs also the seconds in transit and the seconds waited.
   std::optional<double> comm_bytes, comm_s, exposed_s;
 };
@@ -62,12 +62,12 @@ class MetricsLog {
   // place of another, which may still hold them. Returns their lengths.
   static Lengths cut_behind(const RunDir& run, int64_t step);
   static void check(const RunDir& run);          // throws IoError if there are files that cannot be read
-  std::vector<Metrics> earlier() const;  // metrics written before; warns about invalid lines
+  std::vector<Metrics> earlier() const;          // metrics written before; warns about invalid lines
   std::vector<Metrics> newest(int lines) const;  // those in the last lines
   void write(const Metrics& metrics);
-  void note(const Json& line);  // in metrics.jsonl only; its "split" is none of the Metrics'
+  void note(const Json& line);             // in metrics.jsonl only; its "split" is none of the Metrics'
   EventFile& events() { return events_; }  // for what is no scalar
-  Json finish(Json summary);  // the last line of metrics.jsonl, with its checksum, which is returned
+  Json finish(Json summary);               // the last line of metrics.jsonl, with its checksum, which is returned
   // Flushes both files to the disk; returns their lengths. Throws IoError, as write(), if one has lost its name.
   Lengths sync();
 

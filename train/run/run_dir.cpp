@@ -196,7 +196,8 @@ int64_t LineFile::sync() {
 }
 
 void LineFile::check_in_place() const {
-  struct stat own {}, named {};
+  struct stat own {
+  }, named{};
   if (::fstat(::fileno(file_.get()), &own) != 0) return;
   const bool there = ::stat(path_.c_str(), &named) == 0;
   if (!there && errno != ENOENT && errno != ENOTDIR) return;  // unknown

@@ -120,12 +120,9 @@ static std::string toml_string(const std::string& s) {
   for (char c : s) {
     constexpr const char* hex = "0123456789abcdef";
     const auto u = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      out += '\\', out += c;
-    else if (u < 0x20 || u == 0x7f)
-      out += std::string("\\u00") + hex[u >> 4] + hex[u & 15];
-    else
-      out += c;
+    if (c == '"' || c == '\\') out += '\\', out += c;
+    else if (u < 0x20 || u == 0x7f) out += std::string("\\u00") + hex[u >> 4] + hex[u & 15];
+    else out += c;
   }
   return out + '"';
 }

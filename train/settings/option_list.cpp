@@ -57,8 +57,8 @@ std::string owners_text(const std::vector<Place>& places) {
   settle_model(options);
   const std::string kind = places[0].option->group.kind, chosen = option_text(options, kind).value_or("");
   detail::fail<UsageError>({origin, ": ",
-                           chosen.empty() ? concat("no ", kind, " is chosen") : concat("not a setting of ", chosen),
-                           "; ", owners_text(places), " (--", kind, ")"});
+                            chosen.empty() ? concat("no ", kind, " is chosen") : concat("not a setting of ", chosen),
+                            "; ", owners_text(places), " (--", kind, ")"});
 }
 
 std::string owner_of(const OptionGroup& group) {
@@ -131,9 +131,8 @@ const Option* find_option(std::string_view name) {
 }
 
 bool concerns(std::string_view name, bool self_supervised) {
-  return std::ranges::any_of(train_options(), [&](const Option& option) {
-    return option.name == name && option.concerns(self_supervised);
-  });
+  return std::ranges::any_of(
+      train_options(), [&](const Option& option) { return option.name == name && option.concerns(self_supervised); });
 }
 
 std::vector<OptionValue> values_of(TrainOptions options) {
@@ -177,10 +176,8 @@ void apply_settings(TrainOptions& options, const std::vector<Given>& sources) {
     for (const Given& source : sources) {
       for (const Given::Setting& given : source.settings) {
         if (given.option->info.selects != selects) continue;
-        if (source.file.empty())
-          set_option(options, given.option->name, given.text, given.origin);
-        else
-          set_from_file(options, source, given);
+        if (source.file.empty()) set_option(options, given.option->name, given.text, given.origin);
+        else set_from_file(options, source, given);
       }
       if (!selects) settle_lr(options, source);
     }

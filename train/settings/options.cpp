@@ -78,8 +78,8 @@ void check_pretraining(const TrainOptions& o, int ranks) {
 }
 
 static void check_parallel(const ParallelOptions& o, int ranks) {
-  RT_CHECK_AS(UsageError, !o.sync_bn || o.entry().synchronizes(), "--sync-bn: does not support --strategy ",
-              o.strategy, "; use --strategy ddp");
+  RT_CHECK_AS(UsageError, !o.sync_bn || o.entry().synchronizes(), "--sync-bn: does not support --strategy ", o.strategy,
+              "; use --strategy ddp");
   const std::string& reduction = o.reducer.reduction.name;
   RT_CHECK_AS(UsageError, !o.entry().shards(Sharded::gradients) || !comm::find_reduction(reduction).whole,
               "--gradient-reduction ", reduction, ": needs whole gradients, which --strategy ", o.strategy,

@@ -28,15 +28,15 @@ struct MethodPlan;
 // (core/fields.h). Flags, configuration files, the run's config.toml and --help walk these lists. Only the command line
 // and the code that assembles the components know all of them.
 struct TrainOptions {
-  Selection model;      // one of models(); empty: the data set's default
-  std::string weights;  // file with initial weights; empty: random
+  Selection model;          // one of models(); empty: the data set's default
+  std::string weights;      // file with initial weights; empty: random
   std::string weights_key;  // of a set of weights in that file
-  Selection method;     // one of nn::methods(); empty: supervised, with labels
+  Selection method;         // one of nn::methods(); empty: supervised, with labels
   ViewOptions views;
   EvaluationOptions evaluation;
   DataOptions data;
-  Augmentation augmentation;  // of training images in supervised runs,
-  ChangeOptions changes;      // and more of it
+  Augmentation augmentation;    // of training images in supervised runs,
+  ChangeOptions changes;        // and more of it
   TransformOptions transforms;  // of the program's own, before the augmentation or the views
   TrainerOptions trainer;
   LimitOptions limits;
@@ -64,12 +64,12 @@ enum class Learning : uint8_t { any, supervised, self_supervised };
 
 // A group of options: of every run, or of one component.
 struct OptionGroup {
-  const char* title;       // "Optimizer"
+  const char* title;  // "Optimizer"
   Learning learning = Learning::any;
-  const char* kind = "";   // "optimizer": the option that selects the component; empty: for every run
-  std::string name = "";   // "lars"
-  bool is_chosen = true;   // whether the options being walked select it
-  bool in_step = false;    // `bench step` has its options: a single step depends on them
+  const char* kind = "";  // "optimizer": the option that selects the component; empty: for every run
+  std::string name = "";  // "lars"
+  bool is_chosen = true;  // whether the options being walked select it
+  bool in_step = false;   // `bench step` has its options: a single step depends on them
 
   std::string heading() const { return name.empty() ? title : concat(title, " ", name); }
   bool concerns(bool self_supervised) const {

@@ -70,8 +70,8 @@ void check_split(const TrainOptions& o, const Task& task, const Holdout& split) 
   const char* const how = !o.self_supervised() ? "leave out --val-size 0"
                           : known              ? "leave out --knn-every 0"
                                                : "the images have no labels: name others with --knn-data";
-  RT_CHECK_AS(UsageError, o.limits.patience == 0 || judges, "--patience ", o.limits.patience,
-              ": needs validations; ", how);
+  RT_CHECK_AS(UsageError, o.limits.patience == 0 || judges, "--patience ", o.limits.patience, ": needs validations; ",
+              how);
   RT_CHECK_AS(UsageError, o.checkpoint.best_by == CheckpointOptions().best_by || judges, "--best-by ",
               o.checkpoint.best_by, ": needs validations; ", how);
   RT_CHECK_AS(UsageError, o.trainer.val_every == 0 || judges, "--val-every ", o.trainer.val_every,
@@ -141,10 +141,10 @@ void note_average(double decay, int64_t steps) {
   const double left = std::pow(decay, double(steps));
   if (decay == 0 || steps == 0 || left <= kLittle) return;
   const double step_share = 1 - std::pow(kLittle, 1 / double(steps));
-  log_warn(fmt::format("--ema {:g}: after {} steps {:.0f} % of the average are still the weights at the start; with "
-                       "--ema {:g} it is {:.0f} %",
-                       decay, with_commas(steps), 100 * left, 1 - std::stod(fmt::format("{:.2g}", step_share)),
-                       100 * kLittle));
+  log_warn(fmt::format(
+      "--ema {:g}: after {} steps {:.0f} % of the average are still the weights at the start; with "
+      "--ema {:g} it is {:.0f} %",
+      decay, with_commas(steps), 100 * left, 1 - std::stod(fmt::format("{:.2g}", step_share)), 100 * kLittle));
 }
 
 std::map<std::string, std::string> metadata(const TrainOptions& o, const Dataset& train) {
@@ -181,8 +181,7 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
     return out;
   };
   model = make();
-  if (!options.weights.empty()) 
-    initial = load_weights(options.weights, options.weights_key, *model, data.train);
+  if (!options.weights.empty()) initial = load_weights(options.weights, options.weights_key, *model, data.train);
   if (device != Device{}) nn::move_to(*model, device);
   const comm::Devices devices = devices_of(options.parallel, device.type);
   if (devices.empty()) return;

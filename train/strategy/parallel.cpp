@@ -93,9 +93,10 @@ void visit(Fields& f, ParallelOptions& o) {
 
 void check_shares(const ParallelOptions& o, int64_t ranks) {
   if (o.shares == 0) return;
-  RT_CHECK_AS(UsageError, !o.entry().replicas && !o.entry().shards(), "--shares: not with --strategy ",
-              o.strategy, "; use ddp");
-  RT_CHECK_AS(UsageError, !o.sync_bn, "--shares and --sync-bn: a rank computes its shares one after another, so that "
+  RT_CHECK_AS(UsageError, !o.entry().replicas && !o.entry().shards(), "--shares: not with --strategy ", o.strategy,
+              "; use ddp");
+  RT_CHECK_AS(UsageError, !o.sync_bn,
+              "--shares and --sync-bn: a rank computes its shares one after another, so that "
               "layers cannot use all of them; leave one out");
   RT_CHECK_AS(UsageError, o.reducer.reduction.name == "sum", "--shares and --gradient-reduction ",
               o.reducer.reduction.name, ": only exact sums are the same for any ranks; use sum");
@@ -105,14 +106,15 @@ void check_shares(const ParallelOptions& o, int64_t ranks) {
 void check_elastic(const ParallelOptions& o) {
   RT_CHECK_AS(UsageError, o.entry().starts_ranks() && !o.entry().shards(), "--elastic: not with --strategy ",
               o.strategy, ", whose ranks hold what the others do not have; use ddp");
-  RT_CHECK_AS(UsageError, o.transport != "mpi", "--elastic: not over --transport mpi, which ends all ranks when one "
+  RT_CHECK_AS(UsageError, o.transport != "mpi",
+              "--elastic: not over --transport mpi, which ends all ranks when one "
               "dies; use shm or tcp");
 }
 
 void check_ranks(const ParallelOptions& options, int64_t ranks) {
   const bool divides = options.shard_within == 0 || ranks % options.shard_within == 0;
-  RT_CHECK_AS(UsageError, divides || !options.entry().within, "--shard-within ",
-              options.shard_within, ": it must divide the number of ranks, ", ranks);
+  RT_CHECK_AS(UsageError, divides || !options.entry().within, "--shard-within ", options.shard_within,
+              ": it must divide the number of ranks, ", ranks);
   const std::string& name = options.transport;
   RT_CHECK_AS(UsageError, ranks == 1 || name == "auto" || !comm::find_transport(name).one_process, "--transport ", name,
               ": between threads of one process, as in bench collectives and dp, but these ranks are processes; use ",

@@ -22,14 +22,15 @@ int64_t buffer_elements(nn::Module& model) {
 Placement::Placement(const PlacementInputs& in, bool common)
     : model_(in.model), group_(in.group.split(0, in.group.rank())), precision_(in.precision),
       shares_(in.parallel.shares),
-      parameters_(in.model,
-                  [&](int64_t size, int64_t parameters, DType dtype, Device device) {
-                    return gradient_memory(in.parallel.entry().sharded, size, parameters, dtype, device);
-                  },
-                  [&](int64_t size, int64_t, DType dtype, Device device) {
-                    return value_memory(in.parallel.entry().sharded, common, size, dtype, device);
-                  },
-                  common ? group_.get() : nullptr),
+      parameters_(
+          in.model,
+          [&](int64_t size, int64_t parameters, DType dtype, Device device) {
+            return gradient_memory(in.parallel.entry().sharded, size, parameters, dtype, device);
+          },
+          [&](int64_t size, int64_t, DType dtype, Device device) {
+            return value_memory(in.parallel.entry().sharded, common, size, dtype, device);
+          },
+          common ? group_.get() : nullptr),
       reducer_(make_reducer(in)) {}
 
 // Elements in front of the gradients: the reducer's words, and with shares the model's buffers.
@@ -109,9 +110,7 @@ int64_t Placement::weight_bytes() const {
   return value_bytes() + nn::count_teacher(model_) * int64_t(size_of(parameters_.dtype()));
 }
 
-comm::Reducer::Totals Placement::traffic() const {
-  return reducer_ ? reducer_->totals() : comm::Reducer::Totals{};
-}
+comm::Reducer::Totals Placement::traffic() const { return reducer_ ? reducer_->totals() : comm::Reducer::Totals{}; }
 
 std::vector<Tensor> Placement::summed(const std::vector<Tensor>& buffers) const {
   std::vector<Tensor> out;

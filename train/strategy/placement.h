@@ -13,8 +13,8 @@ struct PlacementInputs {
   nn::Module& model;          // its parameters are moved into flat buffers
   comm::ProcessGroup& group;  // of the training
   const ParallelOptions& parallel;
-  DType precision;            // in which operations compute
-  bool undivided = false;     // whether the optimizer needs whole parameters
+  DType precision;         // in which operations compute
+  bool undivided = false;  // whether the optimizer needs whole parameters
 };
 
 // Where the numbers of a training are: which rank holds weights, gradients and the optimizer's state, and what ranks

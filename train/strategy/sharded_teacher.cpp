@@ -19,8 +19,7 @@ static std::vector<comm::Stretch> stretches_within(const std::vector<comm::Stret
 }
 
 ShardedTeacher::ShardedTeacher(nn::TeacherWeights& weights, const FlatParameters& student, const comm::Shards& shards,
-                               comm::ShardedBuffers& students, comm::ProcessGroup& group,
-                               const Gathering& gathering)
+                               comm::ShardedBuffers& students, comm::ProcessGroup& group, const Gathering& gathering)
     : weights_(weights), student_(student), students_(students) {
   std::vector<Part> runs;
   for (const FlatParameters::Parameter& p : student.parameters())

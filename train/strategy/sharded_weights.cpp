@@ -7,8 +7,7 @@ namespace {
 Gathering gathering(const PlacementInputs& in) {
   Gathering out{.keeps = in.parallel.keep_weights, .precision = in.precision};
   if (in.parallel.entry().within)
-    out.within = in.parallel.shard_within > 0 ? int(in.parallel.shard_within)
-                                                : in.group.transport().context().island;
+    out.within = in.parallel.shard_within > 0 ? int(in.parallel.shard_within) : in.group.transport().context().island;
   return out;
 }
 
@@ -34,7 +33,7 @@ class Serving : public Placement::Uneven {
 ShardedWeights::ShardedWeights(const PlacementInputs& in)
     : ShardedState(in), weights_(parameters_.hold_own(in.group, *shards_, gathering(in))),
       teacher_(nn::teacher_of(model_) ? std::make_unique<ShardedTeacher>(*nn::teacher_of(model_), parameters_, *shards_,
-                                                                        *weights_, *group_, gathering(in))
+                                                                         *weights_, *group_, gathering(in))
                                       : nullptr) {}
 
 std::unique_ptr<FlatParameters::Converted> ShardedWeights::begin_round() {

@@ -27,9 +27,9 @@ Tensor StateExchange::on_host(const Tensor& x) const {
 
 // Rank 0's request, on all ranks.
 StateExchange::Request StateExchange::agree(Request request) {
-  const Tensor words = from_host(
-      std::vector<int64_t>{request.verb, request.which, request.part.begin, request.part.end}, {4},
-      group_.transport().device());
+  const Tensor words =
+      from_host(std::vector<int64_t>{request.verb, request.which, request.part.begin, request.part.end}, {4},
+                group_.transport().device());
   group_.broadcast(words, 0).wait();
   const Tensor host = on_host(words);
   const auto w = host.span<int64_t>();

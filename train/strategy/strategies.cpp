@@ -13,7 +13,8 @@ static std::unique_ptr<Placement> shard_state(const PlacementInputs& in) {
   if (!in.parallel.shares_weights()) return std::make_unique<ShardedState>(in);
   if (CommonWeights::possible(in.group)) return std::make_unique<CommonWeights>(in);
   if (in.group.rank() == 0)
-    log_warn("--share-weights: ranks over ", in.group.transport().name(), " have no memory in common: each has its "
+    log_warn("--share-weights: ranks over ", in.group.transport().name(),
+             " have no memory in common: each has its "
              "own copy; --transport shm, on one machine and its CPU, has");
   return std::make_unique<ShardedState>(in);
 }
@@ -33,14 +34,8 @@ static std::vector<StrategyEntry>& registered_strategies() {
        .summary = "ddp whose ranks share the optimizer's state",
        .sharded = Sharded::state,
        .make = shard_state},
-      {.name = "zero2",
-       .summary = "zero1, also the gradients",
-       .sharded = Sharded::gradients,
-       .make = shard_state},
-      {.name = "fsdp",
-       .summary = "zero2, also the weights",
-       .sharded = Sharded::weights,
-       .make = shard_weights},
+      {.name = "zero2", .summary = "zero1, also the gradients", .sharded = Sharded::gradients, .make = shard_state},
+      {.name = "fsdp", .summary = "zero2, also the weights", .sharded = Sharded::weights, .make = shard_weights},
       {.name = "hsdp",
        .summary = "fsdp, with the weights once on each machine",
        .sharded = Sharded::weights,

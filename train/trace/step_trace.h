@@ -25,13 +25,13 @@ class StepTrace {
 
   // Unless there are options: records the step into this one file, as Chrome reads it.
   void otherwise_into(const std::string& path);
-  void check() const;        // throws IoError if the files could not be written
+  void check() const;  // throws IoError if the files could not be written
   // Throw UsageError if a training of so many steps never comes to the step, or has passed it. Nothing without --trace.
   void check_before(int64_t steps) const;
   void check_after(int64_t steps) const;
-  void begin(int64_t step);  // counted from 1
+  void begin(int64_t step);        // counted from 1
   bool on() const { return on_; }  // whether it is recorded
-  void ended(Phase phase);   // called at the end of a phase, as by Step::run
+  void ended(Phase phase);         // called at the end of a phase, as by Step::run
   // In the recorded step a collective: rank 0 writes the files. Throws IoError.
   void end(const comm::Reducer* reducer, comm::ProcessGroup& group);
 

@@ -24,10 +24,10 @@ struct Clients::Workers {
 
 struct Clients::Client {
   comm::Fd socket;
-  std::string in = {}, out = {};  // what came, and what is to be sent
-  size_t sent = 0;                // of `out`
-  bool waits = false;             // for its answer
-  bool keep = false;              // after `out`
+  std::string in = {}, out = {};           // what came, and what is to be sent
+  size_t sent = 0;                         // of `out`
+  bool waits = false;                      // for its answer
+  bool keep = false;                       // after `out`
   Clock::time_point since = Clock::now();  // when it was connected, or did what was expected of it last
 };
 

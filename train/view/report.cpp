@@ -18,10 +18,8 @@ std::string page_with(const std::string& json) {
   std::string out(page()), data;
   data.reserve(json.size());
   for (const char c : json)  // "</script>" in a text would end the data, "<!--" would change how they are read
-    if (c == '<')
-      data += "\\u003c";
-    else
-      data += c;
+    if (c == '<') data += "\\u003c";
+    else data += c;
   put(out, R"(<meta name="ringtape-source" content="api">)", R"(<meta name="ringtape-source" content="embedded">)");
   put(out, "<!-- data -->", concat(R"(<script type="application/json" id="ringtape-data">)", data, "</script>"));
   return out;

@@ -188,7 +188,9 @@ std::string RunList::metrics(const std::map<std::string, int64_t>& wanted) {
 std::string RunList::everything() {
   const std::lock_guard reading(reading_);
   Json out{{"runs", list(std::numeric_limits<int64_t>::max())},
-           {"run", Json::object()}, {"metrics", Json::object()}, {"snapshots", Json::object()}};
+           {"run", Json::object()},
+           {"metrics", Json::object()},
+           {"snapshots", Json::object()}};
   const Runs runs = known();
   for (const auto& [id, run] : runs) {
     out["run"][id] = run->details();

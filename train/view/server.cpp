@@ -110,8 +110,7 @@ class MemoryServer : public httplib::Server {
   static bool process(Self& self, httplib::Stream& stream, bool& closed) {
     if constexpr (requires { self.process_request(stream, false, closed, nullptr); })
       return self.process_request(stream, false, closed, nullptr);
-    else
-      return self.process_request(stream, "", 0, "", 0, false, closed, nullptr);
+    else return self.process_request(stream, "", 0, "", 0, false, closed, nullptr);
   }
   ClientAnswer answer(const std::string& head) {
     const std::string request = without_ranges(head);
@@ -151,14 +150,12 @@ struct ViewServer::Http {
                                       {"Referrer-Policy", "no-referrer"},
                                       {"Content-Security-Policy", kPolicy}})
       out.set_header(name, value);
-    if (request.method != "GET" && request.method != "HEAD")
-      answer(out, 405, "ringtape view: only GET is answered");
+    if (request.method != "GET" && request.method != "HEAD") answer(out, 405, "ringtape view: only GET is answered");
     else if (is_loopback(options.host) && !is_loopback(host_of(request.get_header_value("Host"))))
       answer(out, 403, "ringtape view: expected a request for localhost; with --host it serves other addresses");
     else if (!options.token.empty() && !knows_token(request))
       answer(out, 403, "ringtape view: open the address that it printed, with its token");
-    else
-      return false;
+    else return false;
     return true;
   }
 
@@ -172,10 +169,8 @@ struct ViewServer::Http {
     });
   }
   static void give(httplib::Response& out, const std::optional<std::string>& json) {
-    if (json)
-      out.set_content(*json, kJson);
-    else
-      answer(out, 404, "ringtape view: there is no such run or snapshot");
+    if (json) out.set_content(*json, kJson);
+    else answer(out, 404, "ringtape view: there is no such run or snapshot");
   }
 
   Http(RunList& list, ServerOptions o) : runs(list), options(std::move(o)) {
@@ -216,10 +211,8 @@ struct ViewServer::Http {
       give(out, runs.snapshot(request.get_param_value("id"), request.get_param_value("name")));
     });
     get("/api/metrics", [this](const httplib::Request& request, httplib::Response& out) {
-      if (const auto wanted = wanted_metrics(request))
-        give(out, runs.metrics(*wanted));
-      else
-        answer(out, 400, "ringtape view: expected run=POSITION:RUN, at most 64 times");
+      if (const auto wanted = wanted_metrics(request)) give(out, runs.metrics(*wanted));
+      else answer(out, 400, "ringtape view: expected run=POSITION:RUN, at most 64 times");
     });
   }
 
@@ -231,14 +224,12 @@ struct ViewServer::Http {
                 "; choose another --host");
     ::freeaddrinfo(found);
     errno = 0;
-    if (options.port == 0)
-      options.port = server.bind_to_any_port(options.host);
-    else if (!server.bind_to_port(options.host, options.port))
-      options.port = -1;
+    if (options.port == 0) options.port = server.bind_to_any_port(options.host);
+    else if (!server.bind_to_port(options.host, options.port)) options.port = -1;
     RT_CHECK_AS(IoError, options.port > 0, "cannot serve on ", where, ": ",
                 errno != 0 ? std::strerror(errno) : "no such address",
                 "; choose another --port (0: any free one) or --host");
-    ::listen(listener, SOMAXCONN);  // not 5, its default, of which a browser's connections wait a second at a time
+    ::listen(listener, SOMAXCONN);  // its own queue has 5 places: a connection more waits a second
   }
 };
 

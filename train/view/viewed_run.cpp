@@ -23,11 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kPart = 1 << 20;         // bytes read at once, and of one answer, about
-constexpr int64_t kLongestLine = 1 << 28;  // bytes; a longer one ends a file
+constexpr int64_t kPart = 1 << 20;                                      // bytes read at once, and of one answer, about
+constexpr int64_t kLongestLine = 1 << 28;                               // bytes; a longer one ends a file
 constexpr int64_t kLargestTrace = 1 << 24, kLargestSettings = 1 << 18;  // of files that are read whole
-constexpr int64_t kScanned = 64;           // bytes that are looked through in the time of parsing one, about
-constexpr int64_t kQuiet = 600;            // seconds without a new line after which another machine's run has ended
+constexpr int64_t kScanned = 64;  // bytes that are looked through in the time of parsing one, about
+constexpr int64_t kQuiet = 600;   // seconds without a new line after which another machine's run has ended
 
 // A file that may be anything: only regular ones are read, and no links, which may lead to what is nobody's business.
 class AnyFile {
@@ -307,8 +307,7 @@ std::string ViewedRun::metrics(int64_t from) const {
   std::string text, lines;
   const int64_t next = lines_at(file, from, text);
   for (const std::string_view line : split_lines(text))
-    if (parsed_line(line))
-      lines.append(lines.empty() ? "" : ",").append(line);
+    if (parsed_line(line)) lines.append(lines.empty() ? "" : ",").append(line);
   return concat("{\"from\":", from, ",\"next\":", next,
                 ",\"more\":", next > from && file.size() - from > kPart ? "true" : "false", ",\"lines\":[", lines,
                 "],\"snapshots\":", Json(snapshots()).text(), "}");

@@ -15,7 +15,7 @@ namespace ringtape {
 namespace {
 
 constexpr const char *kMean = "mean", *kDeviation = "deviation", *kClasses = "classes", *kImage = "image",
-                      *kUpright = "upright", *kScaled = "scaled", *kFilter = "filter", *kChecksum = "checksum";
+                     *kUpright = "upright", *kScaled = "scaled", *kFilter = "filter", *kChecksum = "checksum";
 
 std::vector<float> numbers(const Json& list, const std::string& where, double low) {
   bool valid = list.is_list() && !list.empty();
@@ -101,7 +101,10 @@ std::string names_beyond(const std::vector<std::string>& names, const std::vecto
 
 TrainedOn trained_on(const Dataset& data) {
   const Shape s = data.image();
-  return {data.mean, data.deviation, data.class_names, {s[0], s[1], s[2]},
+  return {data.mean,
+          data.deviation,
+          data.class_names,
+          {s[0], s[1], s[2]},
           data.encoded ? data.encoded->reading() : ImageReading()};
 }
 

@@ -50,15 +50,16 @@ std::string hint_for(const Shape& have, const FileTensor& want) {
 void check_fits(const std::string& path, const FileTensor& have, const FileTensor& want, bool convert) {
   const bool same = have.dtype == want.dtype, floats = is_float(have.dtype) && is_float(want.dtype);
   RT_CHECK_AS(FormatError, have.shape == want.shape && (same || (convert && floats)), path, ": tensor '",
-              printable_name(have.name), "' is ", have.dtype, " ", have.shape, ", the model's is ", want.dtype, " ", want.shape,
-              have.shape == want.shape ? "" : hint_for(have.shape, want));
+              printable_name(have.name), "' is ", have.dtype, " ", have.shape, ", the model's is ", want.dtype, " ",
+              want.shape, have.shape == want.shape ? "" : hint_for(have.shape, want));
 }
 
 [[noreturn]] void fail_absent(const std::string& path, const std::string& name) {
   detail::fail<FormatError>({path, ": no tensor '", name, "'; was it trained with another --model?"});
 }
 void check_none(const std::string& path, const std::vector<std::string>& unknown) {
-  if (!unknown.empty()) detail::fail<FormatError>({path, ": the model has no tensor '", printable_name(unknown.front()), "'"});
+  if (!unknown.empty())
+    detail::fail<FormatError>({path, ": the model has no tensor '", printable_name(unknown.front()), "'"});
 }
 
 // The entries of a file, without their numbers.
@@ -131,14 +132,11 @@ class BackboneLoader {
       if (is_of(t, last_) && !out.last_layer) continue;
       if (const auto name = found.of.find(t.name); name != found.of.end())
         add(*header.find(name->second), file.at(name->second), t);
-      else if (!is_counter(t.name))
-        fail_absent(path_, t.name);
+      else if (!is_counter(t.name)) fail_absent(path_, t.name);
     }
     check_none(path_, found.unknown);
-    if (!out.own)
-      out.left_out = summary_of(found.rest, found.prefix);
-    else if (found.prefix.empty())
-      check_none(path_, found.rest);
+    if (!out.own) out.left_out = summary_of(found.rest, found.prefix);
+    else if (found.prefix.empty()) check_none(path_, found.rest);
     for (const std::string& set : header.beside)
       out.left_out += concat(out.left_out.empty() ? "" : ", ", set, " (another set: --weights-key ", set, ")");
     return out;
@@ -150,7 +148,8 @@ class BackboneLoader {
   // A counter of batches, which PyTorch before 0.4.1 does not have, nor what averages or converts all tensors.
   static bool is_counter(const std::string& name) { return name.ends_with("num_batches_tracked"); }
   void check_readable(const TensorEntry& entry) const {
-    RT_CHECK_AS(FormatError, entry.problem.empty(), path_, ": tensor '", printable_name(entry.name), "' ", entry.problem);
+    RT_CHECK_AS(FormatError, entry.problem.empty(), path_, ": tensor '", printable_name(entry.name), "' ",
+                entry.problem);
   }
   void add(const TensorEntry& entry, const FileTensor& have, const FileTensor& want) {
     if (is_counter(want.name) && (have.dtype != want.dtype || have.shape != want.shape)) return;

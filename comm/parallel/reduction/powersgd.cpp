@@ -1,7 +1,8 @@
+#include "comm/parallel/reduction/powersgd.h"
+
 #include <utility>
 
 #include "comm/parallel/reduction/orthonormalize.h"
-#include "comm/parallel/reduction/powersgd.h"
 #include "comm/parallel/reduction/reductions.h"
 #include "kernels/binary.h"
 #include "kernels/compare.h"

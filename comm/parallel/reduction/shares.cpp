@@ -47,8 +47,7 @@ class OverShares : public Reduction {
  private:
   void begin() override {
     std::vector<ShareSum> own;
-    for (const ShareSum& kept : kept_.sums)
-      own.push_back({kept.of, kept.sum.window({all_.size()}, {1}, begin_)});
+    for (const ShareSum& kept : kept_.sums) own.push_back({kept.of, kept.sum.window({all_.size()}, {1}, begin_)});
     add_share(own, {{kept_.next, kept_.next + 1}, all_}, kept_.shares);
     RT_CHECK_EQ(own.size(), own_.size());
     if (ranks_ == 1) return;
@@ -71,7 +70,7 @@ class OverShares : public Reduction {
   const int ranks_;
   std::vector<std::vector<Part>> nodes_;  // of each rank
   std::vector<Part> own_;
-  int64_t most_ = 0, part_ = 0;           // nodes of a rank; elements that a rank adds up
+  int64_t most_ = 0, part_ = 0;  // nodes of a rank; elements that a rank adds up
   Tensor outgoing_, incoming_, sums_;
 };
 

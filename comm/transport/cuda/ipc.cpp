@@ -19,8 +19,8 @@ using namespace ringtape::cuda;
 
 namespace {
 
-constexpr int kSlots = 4;                    // number of messages in flight from one rank to another
-constexpr size_t kSlotBytes = 512 << 10;     // longer messages are sent in pieces
+constexpr int kSlots = 4;                 // number of messages in flight from one rank to another
+constexpr size_t kSlotBytes = 512 << 10;  // longer messages are sent in pieces
 
 // The data of a rank for the others, in the host's shared memory, with one IpcLine for each other rank.
 struct IpcBoard {
@@ -45,7 +45,7 @@ struct Peer {
   IpcBoard* board = nullptr;
   IpcLine* lines = nullptr;
   std::unique_ptr<OpenedMemory> memory;
-  std::vector<SharedEvent> filled, emptied;            // theirs: for this rank, of this rank's slots
+  std::vector<SharedEvent> filled, emptied;  // theirs: for this rank, of this rank's slots
   std::vector<SharedEvent> own_filled, own_emptied;
   bool left() const { return board && board->left.load() != 0; }
   bool ended() const { return process && process->ended(); }
@@ -58,7 +58,9 @@ struct Membership {
   std::shared_ptr<char> control;
   std::unique_ptr<ExportedMemory> memory;
   std::vector<Peer> peers;
-  bool over() const { return std::all_of(peers.begin(), peers.end(), [](const Peer& p) { return p.gone(); }); }
+  bool over() const {
+    return std::all_of(peers.begin(), peers.end(), [](const Peer& p) { return p.gone(); });
+  }
 };
 
 void retire(std::unique_ptr<Membership> membership) {

@@ -38,8 +38,8 @@ class OpenedMemory {
 // An event that one process records and others wait for. A wait refers to the last record before it.
 class SharedEvent {
  public:
-  explicit SharedEvent(int index);                                     // this process records it
-  SharedEvent(int index, const cudaIpcEventHandle_t& handle);          // another process records it
+  explicit SharedEvent(int index);                             // this process records it
+  SharedEvent(int index, const cudaIpcEventHandle_t& handle);  // another process records it
   ~SharedEvent();
   SharedEvent(SharedEvent&& other) noexcept;
   cudaIpcEventHandle_t handle() const;

@@ -1,5 +1,3 @@
-#include "comm/transport/cuda/nccl_calls.h"
-
 #include <cuda_runtime_api.h>
 
 #include <condition_variable>
@@ -13,6 +11,7 @@
 #include <utility>
 
 #include "comm/transport/call_log.h"
+#include "comm/transport/cuda/nccl_calls.h"
 #include "comm/transport/gpu.h"
 #include "comm/transport/unique_devices.h"
 #include "core/limits.h"

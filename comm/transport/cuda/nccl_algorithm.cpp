@@ -1,9 +1,8 @@
-#include "comm/algorithm.h"
-
 #include <cuda_runtime_api.h>
 
 #include <vector>
 
+#include "comm/algorithm.h"
 #include "comm/algorithm/parts.h"
 #include "comm/transport/cuda/nccl_calls.h"
 #include "comm/transport/gpu.h"
@@ -62,15 +61,13 @@ void reduce_scatter(Transport& t, const void* x, void* y) {
     return collective(
         t, [&](const Call& c) { RT_GPU_CHECK(ncclReduceScatter(x, y, c.count, c.type, c.op, c.comm, c.stream)); });
   each_part(t, [&](const Call& c, int r, Part part) {
-    RT_GPU_CHECK(
-        ncclReduce(at(x, part.begin, width), y, size_t(part.size()), c.type, c.op, r, c.comm, c.stream));
+    RT_GPU_CHECK(ncclReduce(at(x, part.begin, width), y, size_t(part.size()), c.type, c.op, r, c.comm, c.stream));
   });
 }
 void all_gather(Transport& t, const void* x, void* y) {
   const size_t width = size_of(t.operation().dtype);
   if (t.operation().cuts == 0)
-    return collective(t,
-                      [&](const Call& c) { RT_GPU_CHECK(ncclAllGather(x, y, c.count, c.type, c.comm, c.stream)); });
+    return collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclAllGather(x, y, c.count, c.type, c.comm, c.stream)); });
   each_part(t, [&](const Call& c, int r, Part part) {
     RT_GPU_CHECK(ncclBroadcast(x, at(y, part.begin, width), size_t(part.size()), c.type, r, c.comm, c.stream));
   });

@@ -19,7 +19,7 @@ namespace {
 struct Post {
   const void* data;
   size_t bytes;
-  int index;                      // of the device
+  int index;  // of the device
   Operation operation;
   std::shared_ptr<Event> ready;   // the sender's data is complete
   std::shared_ptr<Event> copied;  // the receiver's copy, once fetched
@@ -171,8 +171,7 @@ class P2p : public GpuTransport {
     const std::lock_guard lock(box.mutex);
     if (box.posts.empty()) return false;
     Post& post = *box.posts.front();
-    if (!same_call(post.operation, operation_) || post.bytes != t.bytes)
-      mismatch(*this, t.peer, post.operation);
+    if (!same_call(post.operation, operation_) || post.bytes != t.bytes) mismatch(*this, t.peer, post.operation);
     use(index());
     open.ready->wait_on(pulls_);
     post.ready->wait_on(pulls_);

@@ -52,8 +52,7 @@ Stream::Stream(int index) : index_(index) {
 }
 Stream::~Stream() {
   use_in_destructor(index_);
-  if (cudaStreamSynchronize(stream_) != cudaSuccess || cudaStreamDestroy(stream_) != cudaSuccess)
-    cudaGetLastError();
+  if (cudaStreamSynchronize(stream_) != cudaSuccess || cudaStreamDestroy(stream_) != cudaSuccess) cudaGetLastError();
 }
 
 std::shared_ptr<Event> point_of(int index, cudaStream_t stream) {

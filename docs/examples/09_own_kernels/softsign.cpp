@@ -10,9 +10,13 @@ RT_ISA_BEGIN
 namespace {
 
 template <class T>
-T forward(T x) { return x / (1 + std::abs(x)); }
+T forward(T x) {
+  return x / (1 + std::abs(x));
+}
 template <class T>
-T backward(T x, T dy) { return dy / ((1 + std::abs(x)) * (1 + std::abs(x))); }
+T backward(T x, T dy) {
+  return dy / ((1 + std::abs(x)) * (1 + std::abs(x)));
+}
 
 }  // namespace
 

@@ -1,14 +1,15 @@
 // For GPUs.
-#include "softsign.h"
-
 #include "kernels/cuda/elementwise.cuh"
+#include "softsign.h"
 
 namespace ringtape::cuda {
 namespace {
 
 struct Forward {
   template <class T>
-  __device__ T operator()(T x) const { return x / (1 + (x < 0 ? -x : x)); }
+  __device__ T operator()(T x) const {
+    return x / (1 + (x < 0 ? -x : x));
+  }
 };
 struct Backward {
   template <class T>

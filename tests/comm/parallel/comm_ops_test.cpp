@@ -24,9 +24,9 @@ Tensor loss_of(const Tensor& y, int rank) { return sum(mul(square(y), drawn(y.sh
 
 struct Case {
   const char* name;
-  Shape (*shape)(int n);                                           // of each rank's x
-  Tensor (*ranks)(ProcessGroup& group, const Tensor& x);           // what a rank computes
-  Tensor (*single)(const Tensors& xs, int rank);                   // the same, from all ranks' x
+  Shape (*shape)(int n);                                  // of each rank's x
+  Tensor (*ranks)(ProcessGroup& group, const Tensor& x);  // what a rank computes
+  Tensor (*single)(const Tensors& xs, int rank);          // the same, from all ranks' x
 };
 
 Tensor total(const Tensors& xs) {

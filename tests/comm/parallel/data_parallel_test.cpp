@@ -97,7 +97,9 @@ TEST(DataParallel, PacketsCarryWhatFitsOfOneDtype) {
       EXPECT_TRUE(same_bytes(sums[j], reduce_add({floats[0][j], floats[1][j]}, kCpu0)));
   }
   EXPECT_TRUE(broadcast_coalesced({}, {kCpu0, kCpu1})[1].empty());
-  EXPECT_EQ(message_of<DeviceError>([&] { broadcast_coalesced({xs[0], to(xs[0], kCpu1)}, {kCpu0}); }),
+  EXPECT_EQ(message_of<DeviceError>([&] {
+              broadcast_coalesced({xs[0], to(xs[0], kCpu1)}, {kCpu0});
+            }),
             "broadcast_coalesced: a list on cpu:0 and cpu:1; move one with to(x, device)");
   const std::string differ = message_of<ShapeError>([&] { reduce_add_coalesced({{xs[0]}, {xs[3]}}, kCpu0); });
   EXPECT_NE(differ.find("(5,) and (4,) differ"), std::string::npos);

@@ -132,7 +132,7 @@ TEST(Reducer, SumsAreTheMeanOfAllSamplesHoweverTheyAreSpread) {
     for (const int64_t rows : {13, 3}) {
       const Tensor x = samples(rows);
       const auto expected = alone(x);
-      EXPECT_EQ(on_ranks(n, [&](ProcessGroup& group, int r) {
+      EXPECT_SILENT(on_ranks(n, [&](ProcessGroup& group, int r) {
         Replica replica(group);
         for (int step = 0; step < 3; ++step) {
           replica.flat->zero_grad();
@@ -150,14 +150,14 @@ TEST(Reducer, SumsAreTheMeanOfAllSamplesHoweverTheyAreSpread) {
         }
         expect(replica.reducer->trace().size() > 3, "several buckets");
         expect(replica.reducer->totals().steps == 3, "steps");
-      }), "");
+      }));
     }
 }
 
 TEST(Reducer, WithoutOverlapAllGoAtOnce) {
   const Tensor x = samples(8);
   const auto expected = alone(x);
-  EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group, int r) {
+  EXPECT_SILENT(on_ranks(2, [&](ProcessGroup& group, int r) {
     Replica replica(group, 3, {.bucket_mb = k256Bytes, .small_bytes = 64, .no_overlap = true});
     const Tensor loss = replica.loss(slice(x, 0, 4 * r, 4 * r + 4));
     replica.reducer->arm(loss, {loss.detach() * 0.5, 4, 8});
@@ -165,12 +165,12 @@ TEST(Reducer, WithoutOverlapAllGoAtOnce) {
     replica.reducer->finish();
     expect_same(replica.gradients(), expected);
     expect(replica.reducer->trace().size() == 1, "one bucket");
-  }), "");
+  }));
 }
 
 TEST(Reducer, TellsTheLossAndTheSumsOfTheRiders) {
   for (const How& how : kHows)
-    EXPECT_EQ(on_ranks(3, [&](ProcessGroup& group, int r) {
+    EXPECT_SILENT(on_ranks(3, [&](ProcessGroup& group, int r) {
       Replica replica(group, 3, how.options());
       const Tensor x = samples(6);
       for (const int stopper : {-1, 2, -1}) {
@@ -184,14 +184,14 @@ TEST(Reducer, TellsTheLossAndTheSumsOfTheRiders) {
         const Reducer::Riders sums{stopper >= 0 ? 1.0 : 0.0, 6, 0, 0, 3};
         expect(replica.reducer->riders() == sums, "the sums of the riders");
       }
-    }), "") << how.name;
+    })) << how.name;
 }
 
 TEST(Reducer, AParameterNoRankUsedKeepsNoGradient) {
   const Tensor x = samples(8);
   const auto some = alone(x, 3);
   for (const How& how : kHows)
-    EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group, int) {
+    EXPECT_SILENT(on_ranks(2, [&](ProcessGroup& group, int) {
       Replica replica(group, 3, how.options());
       const Tensor loss = replica.loss(x, 3);
       replica.reducer->arm(loss, {loss.detach() * 0.5, 8, 16});
@@ -199,7 +199,7 @@ TEST(Reducer, AParameterNoRankUsedKeepsNoGradient) {
       replica.reducer->finish();
       expect_same(replica.gradients(), some, how.tolerance);
       expect(!grad(*nn::named_parameters(replica.model)[4].tensor).defined(), "the last layer was not used");
-    }), "") << how.name;
+    })) << how.name;
 }
 
 TEST(Reducer, AParameterOneRankUsedHasAGradientOnAll) {
@@ -211,7 +211,7 @@ TEST(Reducer, AParameterOneRankUsedHasAGradientOnAll) {
     for (size_t j = 0; j < whole[i].size(); ++j) expected[i][j] = 0.5 * expected[i][j] + 0.5 * whole[i][j];
   }
   for (const How& how : kHows)
-    EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group, int r) {
+    EXPECT_SILENT(on_ranks(2, [&](ProcessGroup& group, int r) {
       Replica replica(group, 3, how.options());
       for (int step = 0; step < 2; ++step) {
         replica.flat->zero_grad();
@@ -221,7 +221,7 @@ TEST(Reducer, AParameterOneRankUsedHasAGradientOnAll) {
         replica.reducer->finish();
         expect_same(replica.gradients(), expected, how.tolerance);
       }
-    }), "") << how.name;
+    })) << how.name;
 }
 
 // The control words (16 with six parameters), and two matrices as two factors of rank 2 each.
@@ -231,7 +231,7 @@ TEST(Reducer, CountsWhatIsSent) {
       {"bf16", 8 * 16 + 2 * 160},
       {"powersgd", 8 * (16 + 2 * (7 + 4) + 7 + 2 * (6 + 7) + 6 + 3 * 6 + 3)}};
   for (const auto& [name, bytes] : sent)
-    EXPECT_EQ(on_ranks(2, [&, name = name, bytes = bytes](ProcessGroup& group, int) {
+    EXPECT_SILENT(on_ranks(2, [&, name = name, bytes = bytes](ProcessGroup& group, int) {
       Replica replica(group, 3, {.reduction = reduction_of(name)});
       for (int step = 1; step <= 2; ++step) {
         replica.flat->zero_grad();
@@ -242,13 +242,13 @@ TEST(Reducer, CountsWhatIsSent) {
         expect(replica.reducer->totals().bytes == step * bytes,
                concat(name, ": ", replica.reducer->totals().bytes, " bytes in ", step, " steps"));
       }
-    }), "");
+    }));
 }
 
 TEST(Reducer, PartsOfAStepAddUpBeforeTheyAreSent) {
   const Tensor x = samples(12);
   const auto expected = alone(x);
-  EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group, int r) {
+  EXPECT_SILENT(on_ranks(2, [&](ProcessGroup& group, int r) {
     Replica replica(group);
     for (int part = 0; part < 3; ++part) {
       const int64_t begin = 6 * r + 2 * part;
@@ -258,7 +258,7 @@ TEST(Reducer, PartsOfAStepAddUpBeforeTheyAreSent) {
     }
     replica.reducer->finish();
     expect_same(replica.gradients(), expected);
-  }), "");
+  }));
 }
 
 TEST(Reducer, OtherNumbersOfSamplesThanAgreedOn) {

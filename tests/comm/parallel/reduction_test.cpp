@@ -133,17 +133,17 @@ double rounding(DType dtype) { return dtype == DType::f32 ? 2e-6 : 1e-13; }
 
 TEST(Reduction, TheSumIsThatOfAllReduce) {
   for (const int n : {1, 2, 3})
-    EXPECT_EQ(on_ranks(n, [n](ProcessGroup& group, DType dtype) {
+    EXPECT_SILENT(on_ranks(n, [n](ProcessGroup& group, DType dtype) {
       Bucket bucket(group, dtype, "sum");
       expect_near(bucket.step(drawn(group.rank(), dtype)), sum_of_ranks(n, dtype), rounding(dtype));
       expect(bucket.sent() == bucket.gradients.all.size() * int64_t(size_of(dtype)), "bytes");
-    }), "");
+    }));
 }
 
 TEST(Reduction, SixteenBitsAreAsNearAsTheFormatIs) {
   for (const auto& [name, epsilon] : {std::pair("bf16", 0x1p-8), std::pair("f16", 0x1p-11)})
     for (const int n : {1, 2, 3})
-      EXPECT_EQ(on_ranks(n, [&, name = name, epsilon = epsilon](ProcessGroup& group, DType dtype) {
+      EXPECT_SILENT(on_ranks(n, [&, name = name, epsilon = epsilon](ProcessGroup& group, DType dtype) {
         Bucket bucket(group, dtype, name);
         const Tensors own = bucket.step(drawn(group.rank(), dtype)), expected = sum_of_ranks(n, dtype);
         Tensors sizes = drawn(0, dtype);
@@ -158,11 +158,11 @@ TEST(Reduction, SixteenBitsAreAsNearAsTheFormatIs) {
         expect(worst <= n * epsilon, concat(name, ": apart by ", worst));
         expect(worst > epsilon / 16, concat(name, ": not rounded"));
         expect(bucket.sent() == 2 * bucket.gradients.all.size(), "bytes");
-      }), "");
+      }));
 }
 
 TEST(Reduction, WhatF16CannotHoldIsInfiniteOnAllRanks) {
-  EXPECT_EQ(on_ranks(3, [](ProcessGroup& group, DType dtype) {
+  EXPECT_SILENT(on_ranks(3, [](ProcessGroup& group, DType dtype) {
     Bucket bucket(group, dtype, "f16");
     Tensors x = drawn(group.rank(), dtype);
     x[1] = full({7}, 3e4, dtype);  // their sum is too large
@@ -171,45 +171,45 @@ TEST(Reduction, WhatF16CannotHoldIsInfiniteOnAllRanks) {
     for (const double v : values(y[0])) expect(v == -kInfinity, "too small for f16");
     for (const double v : values(y[1])) expect(v == kInfinity, "a sum too large for f16");
     for (const double v : values(y[3])) expect(std::isfinite(v), "the others");
-  }), "");
+  }));
 }
 
 TEST(Reduction, PowerSgdIsExactForMatricesOfItsRank) {
   for (const int n : {1, 2, 3})
     for (const int64_t spare : {0, 1})
-      EXPECT_EQ(on_ranks(n, [&](ProcessGroup& group, DType dtype) {
+      EXPECT_SILENT(on_ranks(n, [&](ProcessGroup& group, DType dtype) {
         Bucket bucket(group, dtype, "powersgd", {n + spare, 0});
         const Tensors expected = sum_of_ranks(n, dtype, true);
         for (int step = 0; step < 3; ++step)
           expect_near(bucket.step(drawn(group.rank(), dtype, true)), expected, 20 * rounding(dtype));
-      }), "");
+      }));
 }
 
 TEST(Reduction, PowerSgdSendsWhatItsRankSays) {
-  EXPECT_EQ(on_ranks(2, [](ProcessGroup& group, DType dtype) {
+  EXPECT_SILENT(on_ranks(2, [](ProcessGroup& group, DType dtype) {
     Bucket bucket(group, dtype, "powersgd", {2, 1});
     bucket.step(drawn(group.rank(), dtype));
     expect(bucket.sent() == bucket.gradients.all.size() * int64_t(size_of(dtype)), "a whole step");
     bucket.step(drawn(group.rank(), dtype));
     expect(bucket.sent() == (2 * (12 + 10) + 7 + 2 * 2 + 2 * (9 + 8)) * int64_t(size_of(dtype)),
            concat("sent ", bucket.sent()));
-  }), "");
+  }));
 }
 
 TEST(Reduction, PowerSgdBeginsWithWholeSteps) {
-  EXPECT_EQ(on_ranks(3, [](ProcessGroup& group, DType dtype) {
+  EXPECT_SILENT(on_ranks(3, [](ProcessGroup& group, DType dtype) {
     Bucket bucket(group, dtype, "powersgd", {1, 2}), whole(group, dtype, "sum");
     for (const bool compressed : {false, false, true}) {
       const Tensors x = drawn(group.rank(), dtype), own = bucket.step(x), expected = whole.step(x);
       expect(ringtape::test::same_bytes(own[0], expected[0]) == !compressed, concat("compressed: ", compressed));
       expect_near({own[1], own[2]}, {expected[1], expected[2]}, rounding(dtype));
     }
-  }), "");
+  }));
 }
 
 TEST(Reduction, WhatPowerSgdLeavesOutGoesWithLaterSteps) {
   for (const int n : {2, 3})
-    EXPECT_EQ(on_ranks(n, [n](ProcessGroup& group, DType dtype) {
+    EXPECT_SILENT(on_ranks(n, [n](ProcessGroup& group, DType dtype) {
       Bucket bucket(group, dtype, "powersgd", {1, 0});
       const Tensors expected = sum_of_ranks(n, dtype);
       Tensor mean;
@@ -219,11 +219,11 @@ TEST(Reduction, WhatPowerSgdLeavesOutGoesWithLaterSteps) {
         if (step == 1) expect(difference(mean, expected[0]) > 0.3, "a step is not of full rank");
       }
       expect(difference(mean, expected[0]) < 0.05, concat("the mean is apart by ", difference(mean, expected[0])));
-    }), "");
+    }));
 }
 
 TEST(Reduction, PowerSgdKeepsWhatNobodyLookedAt) {
-  EXPECT_EQ(on_ranks(2, [](ProcessGroup& group, DType dtype) {
+  EXPECT_SILENT(on_ranks(2, [](ProcessGroup& group, DType dtype) {
     Bucket bucket(group, dtype, "powersgd", {1, 0});
     Tensors x = drawn(group.rank(), dtype);
     const Tensors expected = sum_of_ranks(2, dtype);
@@ -237,12 +237,12 @@ TEST(Reduction, PowerSgdKeepsWhatNobodyLookedAt) {
       x[3] = x[3] * 0;
     }
     expect(difference(all, expected[3]) < 1e-3, concat("apart by ", difference(all, expected[3])));
-  }), "");
+  }));
 }
 
 TEST(Reduction, PowerSgdOutlivesWhatIsNotFinite) {
   for (const double bad : {kInfinity, std::numeric_limits<double>::quiet_NaN()})
-    EXPECT_EQ(on_ranks(2, [bad](ProcessGroup& group, DType dtype) {
+    EXPECT_SILENT(on_ranks(2, [bad](ProcessGroup& group, DType dtype) {
       Bucket bucket(group, dtype, "powersgd", {2, 0});
       for (int step = 0; step < 4; ++step) {
         Tensors x = drawn(group.rank(), dtype, true);
@@ -251,7 +251,7 @@ TEST(Reduction, PowerSgdOutlivesWhatIsNotFinite) {
         expect(std::isfinite(sum(y[0]).item()) == (step != 1), "an overflow shows, once");
         if (step != 1) expect_near(y, sum_of_ranks(2, dtype, true), 20 * rounding(dtype));
       }
-    }), "");
+    }));
 }
 
 TEST(Reduction, OthersThanThereAre) {
@@ -264,7 +264,7 @@ TEST(Orthonormalize, Rows) {
     manual_seed(3);
     const Tensor x = randn({5, 40}, 0, 1, dtype);
     copy(slice(x, 0, 2, 3), slice(x, 0, 0, 1) * 1e-3 + slice(x, 0, 1, 2) * 1e3);  // linearly dependent on earlier rows
-    copy(slice(x, 0, 3, 4), slice(x, 0, 0, 1) + slice(x, 0, 3, 4) * 1e-5);         // nearly dependent
+    copy(slice(x, 0, 3, 4), slice(x, 0, 0, 1) + slice(x, 0, 3, 4) * 1e-5);        // nearly dependent
     orthonormalize(x);
     const auto products = values(matmul(x, transpose(x)));
     for (size_t i = 0; i < 5; ++i)

@@ -65,7 +65,7 @@ void check(bool ok, const std::string& what) {
 
 TEST(ShardedBuffers, HasTheElementsOfAllRanksWhereItIsUsed) {
   for (const int ranks : {1, 2, 3, 7, 60})  // more ranks than elements of a piece
-    EXPECT_EQ(on_ranks(ranks, [](ProcessGroup& group) {
+    EXPECT_SILENT(on_ranks(ranks, [](ProcessGroup& group) {
       Held held(group);
       for (int round = 0; round < 3; ++round) {
         held.buffer->begin_round();
@@ -74,13 +74,13 @@ TEST(ShardedBuffers, HasTheElementsOfAllRanksWhereItIsUsed) {
         held.write(round + 1);
         held.buffer->forget(true);
       }
-    }), "") << ranks;
+    })) << ranks;
 }
 
 // Three pieces have memory; the last ones of the way there are the first ones of the way back.
 TEST(ShardedBuffers, GathersAgainWhatLostItsMemory) {
   for (const bool keeps : {false, true})
-    EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group) {
+    EXPECT_SILENT(on_ranks(2, [&](ProcessGroup& group) {
       Held held(group, keeps);
       for (int64_t i = 0; i < kPieces; ++i) held.expect(i), Held::run_a_kernel();
       const int64_t there = held.gathered();
@@ -88,12 +88,12 @@ TEST(ShardedBuffers, GathersAgainWhatLostItsMemory) {
       check(there == kPieces, concat(there, " gathered on the way there"));
       const int64_t back = held.gathered() - there;
       check(back == (keeps ? 0 : kPieces - 3), concat(back, " gathered on the way back"));
-    }), "");
+    }));
 }
 
 // So a training that stops between two steps and goes on has counted as many bytes at its end as an undisturbed one.
 TEST(ShardedBuffers, DoesNotCountWhatCameAheadAndIsDropped) {
-  EXPECT_EQ(on_ranks(2, [](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(2, [](ProcessGroup& group) {
     Held held(group);
     held.buffer->begin_round();
     for (int round = 0; round < 4; ++round) {
@@ -103,12 +103,12 @@ TEST(ShardedBuffers, DoesNotCountWhatCameAheadAndIsDropped) {
       held.buffer->forget(true);
       if (round == 2) held.buffer->forget();
     }
-  }), "");
+  }));
 }
 
 // However many pieces one kernel is given, all stay until it has run.
 TEST(ShardedBuffers, WhatAKernelIsGivenStays) {
-  EXPECT_EQ(on_ranks(2, [](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(2, [](ProcessGroup& group) {
     Held held(group);
     for (int round = 0; round < 2; ++round) {  // the second one gathers ahead
       held.buffer->begin_round();
@@ -120,12 +120,12 @@ TEST(ShardedBuffers, WhatAKernelIsGivenStays) {
       Held::run_a_kernel();
       held.buffer->forget(true);
     }
-  }), "");
+  }));
 }
 
 TEST(ShardedBuffers, RanksThatDoNotUseItGiveWhatTheyHold) {
   for (const int ranks : {2, 3})
-    EXPECT_EQ(on_ranks(ranks, [&](ProcessGroup& group) {
+    EXPECT_SILENT(on_ranks(ranks, [&](ProcessGroup& group) {
       Held held(group);
       for (int round = 0; round < 4; ++round) {
         held.buffer->begin_round();
@@ -137,12 +137,12 @@ TEST(ShardedBuffers, RanksThatDoNotUseItGiveWhatTheyHold) {
         held.write(round + 1);
         held.buffer->forget(true);
       }
-    }), "") << ranks;
+    })) << ranks;
 }
 
 // As evaluations do, of which some ranks have one batch more: the next use is not in a round.
 TEST(ShardedBuffers, GoesOnFromTheSamePlaceAfterRanksWereIdle) {
-  EXPECT_EQ(on_ranks(2, [](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(2, [](ProcessGroup& group) {
     Held held(group);
     held.buffer->begin_round();
     for (const int64_t i : {0, 1, 2, 3, 4, 5, 3, 0, 6}) held.expect(i), Held::run_a_kernel();
@@ -155,7 +155,7 @@ TEST(ShardedBuffers, GoesOnFromTheSamePlaceAfterRanksWereIdle) {
       held.buffer->announce(false);
     }
     for (int64_t i = 0; i < kPieces; ++i) held.expect(i), Held::run_a_kernel();
-  }), "");
+  }));
 }
 
 // Also in pieces of equal size.
@@ -168,7 +168,7 @@ TEST(ShardedBuffers, AnotherOrderIsAnError) {
 }
 
 TEST(ShardedBuffers, WhatIsWrittenThroughAWindowStays) {
-  EXPECT_EQ(on_ranks(3, [](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(3, [](ProcessGroup& group) {
     Held held(group);
     for (const bool in_a_round : {false, true}) {
       if (in_a_round) held.buffer->begin_round();
@@ -178,7 +178,7 @@ TEST(ShardedBuffers, WhatIsWrittenThroughAWindowStays) {
       for (const int64_t i : {3, 4, 5, 6}) held.expect(i), Held::run_a_kernel();
       for (const float x : held.windows[2].span<float>()) check(x == (in_a_round ? 9 : 8), concat("it is ", x));
     }
-  }), "");
+  }));
 }
 
 TEST(ShardedBuffers, AnotherOrderIsNamedWhereItIsAnnounced) {
@@ -192,7 +192,7 @@ TEST(ShardedBuffers, AnotherOrderIsNamedWhereItIsAnnounced) {
 }
 
 TEST(ShardedBuffers, IsFetchedWithoutCollectives) {
-  EXPECT_EQ(on_ranks(2, [](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(2, [](ProcessGroup& group) {
     Held held(group);
     held.expect(0);
     held.buffer->fetch_by([](size_t, Part part) {
@@ -203,13 +203,13 @@ TEST(ShardedBuffers, IsFetchedWithoutCollectives) {
     if (group.rank() == 0) held.expect(5);
     held.buffer->fetch_by({});
     held.expect(6);
-  }), "");
+  }));
 }
 
 // Another buffer of the same object, gathered in 16 bits from the own elements of the first one.
 TEST(ShardedBuffers, AreGatheredInOneOrderAndConverted) {
   for (const int ranks : {1, 2, 3, 4})
-    EXPECT_EQ(on_ranks(ranks, [&](ProcessGroup& group) {
+    EXPECT_SILENT(on_ranks(ranks, [&](ProcessGroup& group) {
       Held held(group, false, ranks == 4 ? 2 : 0);
       const size_t half = held.buffer->add(held.stretches, held.own, DType::bf16);
       Tensors windows;
@@ -237,23 +237,23 @@ TEST(ShardedBuffers, AreGatheredInOneOrderAndConverted) {
       held.windows[0].storage()->written_by("the test");
       held.buffer->keep_writes();
       expect_half(0, 4);
-    }), "") << ranks;
+    })) << ranks;
 }
 
 TEST(ShardedBuffers, RanksThatKeepWhatWasGatheredMustDivideAll) {
-  EXPECT_EQ(on_ranks(3, [](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(3, [](ProcessGroup& group) {
     EXPECT_MENTIONS(ringtape::test::message_of<UsageError>([&] { ShardedBuffers(group, false, 2); }),
                     "2 ranks that keep what was gathered do not divide 3");
-  }), "");
+  }));
 }
 
 TEST(ShardedBuffers, AUseAfterItsEndIsAnError) {
-  EXPECT_EQ(on_ranks(1, [](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(1, [](ProcessGroup& group) {
     Held held(group);
     held.expect(1);
     held.buffer.reset();
     EXPECT_MENTIONS(ringtape::test::message_of<Error>([&] { held.expect(1); }), "after the end of the training");
-  }), "");
+  }));
 }
 
 }  // namespace

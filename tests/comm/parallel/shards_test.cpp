@@ -60,45 +60,47 @@ void expect_values(const Tensor& x, int64_t begin, int ranks, int round) {
 }
 
 TEST(Shards, AreGatheredWholeAndInPieces) {
-  for (const int n : {1, 2, 3, 5}) EXPECT_EQ(on_ranks(n, [n](ProcessGroup& g) {
-    const Shards shards(g, stretches(n));
-    const Tensor x({kSize});
-    std::fill_n(x.data<float>(), kSize, -1.0f);
-    write_own(shards, x, n, 0);
-    for (const Part piece : {Part{0, 1}, {60, 130}, {399, 401}, {1000, 1024}, {3000, 5000}, {17, 17}}) {
-      const Tensor window({piece.size()});
-      std::copy_n(x.data<float>() + piece.begin, piece.size(), window.data<float>());
-      shards.gather(window, piece.begin);
-      expect_values(window, piece.begin, n, 0);
-    }
-    shards.gather(x);
-    expect_values(x, 0, n, 0);
-  }), "");
+  for (const int n : {1, 2, 3, 5})
+    EXPECT_SILENT(on_ranks(n, [n](ProcessGroup& g) {
+      const Shards shards(g, stretches(n));
+      const Tensor x({kSize});
+      std::fill_n(x.data<float>(), kSize, -1.0f);
+      write_own(shards, x, n, 0);
+      for (const Part piece : {Part{0, 1}, {60, 130}, {399, 401}, {1000, 1024}, {3000, 5000}, {17, 17}}) {
+        const Tensor window({piece.size()});
+        std::copy_n(x.data<float>() + piece.begin, piece.size(), window.data<float>());
+        shards.gather(window, piece.begin);
+        expect_values(window, piece.begin, n, 0);
+      }
+      shards.gather(x);
+      expect_values(x, 0, n, 0);
+    }));
 }
 
 // Whoever uses an element sees what its holder wrote, in whatever order it is used.
 TEST(Shards, ArriveBeforeTheyAreUsed) {
-  for (const int n : {2, 3}) EXPECT_EQ(on_ranks(n, [n](ProcessGroup& g) {
-    const Tensor x = g.allocate({kSize}, DType::f32);
-    std::fill_n(x.data<float>(), kSize, -1.0f);
-    Shards shards(g, stretches(n));
-    for (int round = 0; round < 60; ++round) {
-      write_own(shards, x, n, round);
-      shards.start_gather(x);
-      for (uint64_t use = 0; use < uint64_t(round % 4); ++use) {
-        const auto random = philox(7, uint64_t(Stream::test), uint64_t(g.rank()) << 32 | uint64_t(round) << 8 | use);
-        const int64_t begin = random.x[0] % kSize, size = 1 + random.x[1] % (kSize - begin);
-        expect_values(x.window({size}, {1}, begin), begin, n, round);
+  for (const int n : {2, 3})
+    EXPECT_SILENT(on_ranks(n, [n](ProcessGroup& g) {
+      const Tensor x = g.allocate({kSize}, DType::f32);
+      std::fill_n(x.data<float>(), kSize, -1.0f);
+      Shards shards(g, stretches(n));
+      for (int round = 0; round < 60; ++round) {
+        write_own(shards, x, n, round);
+        shards.start_gather(x);
+        for (uint64_t use = 0; use < uint64_t(round % 4); ++use) {
+          const auto random = philox(7, uint64_t(Stream::test), uint64_t(g.rank()) << 32 | uint64_t(round) << 8 | use);
+          const int64_t begin = random.x[0] % kSize, size = 1 + random.x[1] % (kSize - begin);
+          expect_values(x.window({size}, {1}, begin), begin, n, round);
+        }
+        if (round % 5 == 0) expect_values(x, 0, n, round);
       }
-      if (round % 5 == 0) expect_values(x, 0, n, round);
-    }
-    expect_values(x, 0, n, 59);
-    if (shards.totals().communicating.count() <= 0) throw CommError("no time was counted");
-  }), "");
+      expect_values(x, 0, n, 59);
+      if (shards.totals().communicating.count() <= 0) throw CommError("no time was counted");
+    }));
 }
 
 TEST(Shards, ThatAreStillOnTheirWayArriveBeforeTheyGo) {
-  EXPECT_EQ(on_ranks(3, [](ProcessGroup& g) {
+  EXPECT_SILENT(on_ranks(3, [](ProcessGroup& g) {
     const Tensor x = g.allocate({kSize}, DType::f32);
     std::fill_n(x.data<float>(), kSize, -1.0f);
     {
@@ -107,7 +109,7 @@ TEST(Shards, ThatAreStillOnTheirWayArriveBeforeTheyGo) {
       shards.start_gather(x);
     }
     expect_values(x, 0, 3, 4);
-  }), "");
+  }));
 }
 
 // A rank that fails instead of gathering: the others learn it where they use an element, each time.
@@ -118,8 +120,7 @@ TEST(Shards, OfARankThatFailedCannotBeUsed) {
     if (g.rank() == 1) throw CommError("out of luck");
     shards.start_gather(x);
     for (int i = 0; i < 2; ++i) {
-      const std::string said =
-          ringtape::test::message_of<CommError>([&] { (void)View(x.window({1}, {1}, 3000)); });
+      const std::string said = ringtape::test::message_of<CommError>([&] { (void)View(x.window({1}, {1}, 3000)); });
       if (said.find("out of luck") == said.npos) throw UsageError("said: " + said);
     }
   });

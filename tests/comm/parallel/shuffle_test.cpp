@@ -39,15 +39,19 @@ TEST(Shuffle, IsAPermutationThatCanBeUndone) {
     for (const std::vector<int64_t>& counts : kCounts) {
       const int n = int(counts.size());
       std::vector<Tensor> shuffled(counts.size());
-      ASSERT_EQ(on_ranks(n, [&](ProcessGroup& group) {
-        const Tensor x = numbered(counts, group.rank(), dtype);
-        const Tensor y = shuffle(group, x, 3);
-        RT_CHECK_EQ(y.shape(), x.shape());
-        RT_CHECK(same_bytes(shuffle(group, x, 3, counts), y), "with and without the numbers of rows");
-        RT_CHECK(same_bytes(unshuffle(group, y, 3), x), "undone");
-        RT_CHECK(same_bytes(unshuffle(group, transpose(contiguous(transpose(y))), 3, counts), x), "strided");
-        shuffled[size_t(group.rank())] = y;
-      }), "");
+      ASSERT_EQ(on_ranks(n,
+                         [&](ProcessGroup& group) {
+                           const Tensor x = numbered(counts, group.rank(), dtype);
+                           const Tensor y = shuffle(group, x, 3);
+                           RT_CHECK_EQ(y.shape(), x.shape());
+                           RT_CHECK(same_bytes(shuffle(group, x, 3, counts), y),
+                                    "with and without the numbers of rows");
+                           RT_CHECK(same_bytes(unshuffle(group, y, 3), x), "undone");
+                           RT_CHECK(same_bytes(unshuffle(group, transpose(contiguous(transpose(y))), 3, counts), x),
+                                    "strided");
+                           shuffled[size_t(group.rank())] = y;
+                         }),
+                "");
       std::vector<double> rows, expected;
       for (const Tensor& y : shuffled)
         for (int64_t i = 0; i < y.dim(0); ++i) {
@@ -66,7 +70,7 @@ TEST(Shuffle, IsAPermutationThatCanBeUndone) {
 }
 
 TEST(Shuffle, RowsChangeRanksAndSeedsDiffer) {
-  EXPECT_EQ(on_ranks(2, [](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(2, [](ProcessGroup& group) {
     const std::vector<int64_t> counts{16, 16};
     const Tensor x = numbered(counts, group.rank(), DType::f32);
     const Tensor y = shuffle(group, x, 1);
@@ -74,11 +78,11 @@ TEST(Shuffle, RowsChangeRanksAndSeedsDiffer) {
     for (int64_t i = 0; i < 16; ++i) foreign += (y.data<float>()[2 * i] >= 16) != (group.rank() == 1);
     RT_CHECK(foreign > 2 && foreign < 14, foreign);
     RT_CHECK(!same_bytes(shuffle(group, x, 2), y));
-  }), "");
+  }));
 }
 
 TEST(Shuffle, GradientsTravelBack) {
-  EXPECT_EQ(on_ranks(3, [](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(3, [](ProcessGroup& group) {
     const std::vector<int64_t> counts{2, 5, 0};
     const Tensor x = leaf(numbered(counts, group.rank(), DType::f64));
     const Tensor y = shuffle(group, x, 7);
@@ -87,17 +91,19 @@ TEST(Shuffle, GradientsTravelBack) {
     const Tensor z = leaf(y.detach());
     backward(unshuffle(group, z, 7, counts), x.detach() * 2);
     RT_CHECK(same_bytes(grad(z), y.detach() * 2));
-  }), "");
+  }));
 }
 
 TEST(Shuffle, SaysWhatItNeeds) {
-  EXPECT_EQ(on_ranks(1, [](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(1, [](ProcessGroup& group) {
     EXPECT_EQ(message_of<ShapeError>([&] { shuffle(group, ones({}), 1); }), "shuffle: expected x (N, ...), got ()");
-    EXPECT_EQ(message_of<ShapeError>([&] { shuffle(group, ones({3}), 1, {1, 2}); }),
+    EXPECT_EQ(message_of<ShapeError>([&] {
+                shuffle(group, ones({3}), 1, {1, 2});
+              }),
               "shuffle: the rows of 2 ranks in a group of 1");
     EXPECT_EQ(message_of<ShapeError>([&] { unshuffle(group, ones({3}), 1, {2}); }),
               "unshuffle: expected 2 rows on rank 0, got x (3,)");
-  }), "");
+  }));
 }
 
 }  // namespace

@@ -100,10 +100,14 @@ void expect_as_one(const Case& c, DType dtype, double tolerance,
   SCOPED_TRACE(concat(c.name, ' ', dtype, ' ', world.name));
   const size_t n = c.rows.counts.size();
   std::vector<Outcome> ranks(n);
-  ASSERT_EQ(on_ranks(int(n), [&](ProcessGroup& group) {
-    const int r = group.rank();
-    ranks[size_t(r)] = follow(c, dtype, &group, [&](const Tensor& whole) { return c.rows.of(whole, r); });
-  }, world), "");
+  ASSERT_EQ(on_ranks(
+                int(n),
+                [&](ProcessGroup& group) {
+                  const int r = group.rank();
+                  ranks[size_t(r)] = follow(c, dtype, &group, [&](const Tensor& whole) { return c.rows.of(whole, r); });
+                },
+                world),
+            "");
   const Outcome one = follow(c, dtype, nullptr, [](const Tensor& whole) { return whole; });
   const auto check = [&](Tensors Outcome::*what, const char* name, bool sum) {
     for (size_t step = 0; step < (one.*what).size(); ++step) {
@@ -186,14 +190,14 @@ TEST(SyncBatchNorm, OneRankIsPlainBatchNorm) {
 TEST(SyncBatchNorm, TooFewRowsAreAnErrorOfAllRanks) {
   for (const std::vector<int64_t>& counts : {std::vector<int64_t>{1, 0, 0}, {0, 0, 0}}) {
     std::vector<std::string> messages(3);
-    EXPECT_EQ(on_ranks(3, [&](ProcessGroup& group) {
+    EXPECT_SILENT(on_ranks(3, [&](ProcessGroup& group) {
       nn::BatchNorm layer(2);
       layer.synchronize(&group);
       const size_t r = size_t(group.rank());
       messages[r] = ringtape::test::message_of<ShapeError>([&] { layer(ones({counts[r], 2})); });
       if (values(layer.running().mean) != std::vector<double>(2)) throw CommError("the running mean has changed");
       layer(rand({1, 2}));  // and the group still works
-    }), "");
+    }));
     for (size_t r = 0; r < 3; ++r)
       EXPECT_EQ(messages[r], concat("batch_norm: expected more than 1 value per channel when training, got x (",
                                     counts[r], ", 2) and no values on the other ranks"));
@@ -203,7 +207,7 @@ TEST(SyncBatchNorm, TooFewRowsAreAnErrorOfAllRanks) {
 // A checkpointed section is called twice, on all ranks; its batch is counted once.
 TEST(SyncBatchNorm, Checkpointed) {
   const Rows rows{{3, 6}};
-  EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(2, [&](ProcessGroup& group) {
     const Tensor x = rows.of(noise({9, 4}, 1), group.rank());
     Tensors gradients, means;
     for (const bool checkpointed : {false, true}) {
@@ -221,14 +225,14 @@ TEST(SyncBatchNorm, Checkpointed) {
     }
     for (size_t i = 0; i < 3; ++i) RT_CHECK(same_bytes(gradients[i], gradients[i + 3]));
     for (size_t i = 0; i < 4; ++i) RT_CHECK(same_bytes(means[i], means[i + 4]));
-  }), "");
+  }));
 }
 
 // dL/dx of the sum of all ranks' losses, compared with central differences over the ranks.
 TEST(SyncBatchNorm, GradientsAgreeWithFiniteDifferences) {
   const Rows rows{{2, 3}};
   constexpr double eps = 1e-6;
-  EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(2, [&](ProcessGroup& group) {
     const int own = group.rank();
     const Tensor whole = noise({5, 3}, 1), w = leaf(noise({3}, 2)), b = leaf(noise({3}, 3)), pull = noise({5, 3}, 4);
     const auto loss = [&](const Tensor& x) {
@@ -252,7 +256,7 @@ TEST(SyncBatchNorm, GradientsAgreeWithFiniteDifferences) {
         RT_CHECK(std::abs(slope - given) <= 1e-5 + 1e-3 * std::abs(slope), "element ", i, ": ", given, ", the slope ",
                  slope);
     }
-  }), "");
+  }));
 }
 
 // A whole network on three ranks, one without rows: gradients and running statistics.
@@ -273,7 +277,7 @@ TEST(SyncBatchNorm, AResNet) {
   };
   const auto one = fresh();
   train(*one, images, labels);
-  EXPECT_EQ(on_ranks(3, [&](ProcessGroup& group) {
+  EXPECT_SILENT(on_ranks(3, [&](ProcessGroup& group) {
     const auto net = fresh();
     RT_CHECK_EQ(nn::synchronize_batch_norm(*net, &group), 12);
     train(*net, rows.of(images, group.rank()), rows.of(labels, group.rank()));
@@ -286,7 +290,7 @@ TEST(SyncBatchNorm, AResNet) {
     const auto kept = nn::named_buffers(*net), wanted = nn::named_buffers(*one);
     for (size_t i = 0; i < kept.size(); ++i)
       if (group.rank() == 1) expect_close(*kept[i].tensor, *wanted[i].tensor, 1e-11, 1e-12, kept[i].name);
-  }), "");
+  }));
 }
 
 }  // namespace

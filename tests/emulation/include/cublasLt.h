@@ -51,23 +51,25 @@ typedef enum {
   CUBLASLT_EPILOGUE_RELU_BIAS = 6,
 } cublasLtEpilogue_t;
 typedef enum {
-  CUBLASLT_MATMUL_DESC_COMPUTE_TYPE = 0,    // cublasComputeType_t
-  CUBLASLT_MATMUL_DESC_SCALE_TYPE = 1,      // cudaDataType_t
-  CUBLASLT_MATMUL_DESC_TRANSA = 3,          // cublasOperation_t
-  CUBLASLT_MATMUL_DESC_TRANSB = 4,          // cublasOperation_t
-  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,        // cublasLtEpilogue_t
-  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,    // const void*, on the device
-  CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26, // cudaDataType_t; -1: that of D
+  CUBLASLT_MATMUL_DESC_COMPUTE_TYPE = 0,     // cublasComputeType_t
+  CUBLASLT_MATMUL_DESC_SCALE_TYPE = 1,       // cudaDataType_t
+  CUBLASLT_MATMUL_DESC_TRANSA = 3,           // cublasOperation_t
+  CUBLASLT_MATMUL_DESC_TRANSB = 4,           // cublasOperation_t
+  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,         // cublasLtEpilogue_t
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,     // const void*, on the device
+  CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26,  // cudaDataType_t; -1: that of D
 } cublasLtMatmulDescAttributes_t;
 typedef enum {
-  CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,       // size_t
-  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,     // uint32_t; default 256
+  CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,    // size_t
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,  // uint32_t; default 256
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6,
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8,
 } cublasLtMatmulPreferenceAttributes_t;
 
-typedef struct { uint64_t data[8]; } cublasLtMatmulAlgo_t;
+typedef struct {
+  uint64_t data[8];
+} cublasLtMatmulAlgo_t;
 typedef struct {
   cublasLtMatmulAlgo_t algo;
   size_t workspaceSize;

@@ -127,7 +127,9 @@ enum cudaGraphInstantiateFlags { cudaGraphInstantiateFlagAutoFreeOnLaunch = 1 };
 #define cudaEventWaitDefault 0x00
 #define cudaIpcMemLazyEnablePeerAccess 0x01
 
-typedef struct CUuuid_st { char bytes[16]; } cudaUUID_t;
+typedef struct CUuuid_st {
+  char bytes[16];
+} cudaUUID_t;
 struct cudaDeviceProp {
   char name[256];
   cudaUUID_t uuid;
@@ -151,8 +153,12 @@ struct cudaPointerAttributes {
   void* hostPointer;
   long reserved[8];
 };
-typedef struct { char reserved[64]; } cudaIpcMemHandle_t;
-typedef struct { char reserved[64]; } cudaIpcEventHandle_t;
+typedef struct {
+  char reserved[64];
+} cudaIpcMemHandle_t;
+typedef struct {
+  char reserved[64];
+} cudaIpcEventHandle_t;
 struct cudaMemLocation {
   enum cudaMemLocationType type;
   int id;

@@ -9,7 +9,9 @@
 typedef struct ncclComm* ncclComm_t;
 
 #define NCCL_UNIQUE_ID_BYTES 128
-typedef struct { char internal[NCCL_UNIQUE_ID_BYTES]; } ncclUniqueId;
+typedef struct {
+  char internal[NCCL_UNIQUE_ID_BYTES];
+} ncclUniqueId;
 
 typedef enum {
   ncclSuccess = 0,
@@ -27,7 +29,8 @@ typedef struct {
   unsigned int magic;
   int blocking;
 } ncclConfig_t;
-#define NCCL_CONFIG_INITIALIZER { sizeof(ncclConfig_t), 0xcafebeef, INT_MIN }
+#define NCCL_CONFIG_INITIALIZER \
+  { sizeof(ncclConfig_t), 0xcafebeef, INT_MIN }
 
 typedef enum { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4 } ncclRedOp_t;
 typedef enum {

@@ -2,14 +2,22 @@
 // CUDA's vector types, with the toolkit's sizes and alignments, and the make_ functions that are built into nvcc.
 
 // NOLINTBEGIN: names as CUDA has them
-#define RT_VECTOR_TYPE(T, type, align2, align4)                                                             \
-  struct type##1 { T x; };                                                                                  \
-  struct alignas(align2) type##2 { T x, y; };                                                               \
-  struct type##3 { T x, y, z; };                                                                            \
-  struct alignas(align4) type##4 { T x, y, z, w; };                                                         \
-  inline type##1 make_##type##1(T x) { return {x}; }                                                        \
-  inline type##2 make_##type##2(T x, T y) { return {x, y}; }                                                \
-  inline type##3 make_##type##3(T x, T y, T z) { return {x, y, z}; }                                        \
+#define RT_VECTOR_TYPE(T, type, align2, align4)                      \
+  struct type##1 {                                                   \
+    T x;                                                             \
+  };                                                                 \
+  struct alignas(align2) type##2 {                                   \
+    T x, y;                                                          \
+  };                                                                 \
+  struct type##3 {                                                   \
+    T x, y, z;                                                       \
+  };                                                                 \
+  struct alignas(align4) type##4 {                                   \
+    T x, y, z, w;                                                    \
+  };                                                                 \
+  inline type##1 make_##type##1(T x) { return {x}; }                 \
+  inline type##2 make_##type##2(T x, T y) { return {x, y}; }         \
+  inline type##3 make_##type##3(T x, T y, T z) { return {x, y, z}; } \
   inline type##4 make_##type##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 
 RT_VECTOR_TYPE(signed char, char, 2, 4)
