@@ -264,11 +264,8 @@ TEST_F(LaunchTest, AnotherThreadsSignalsCount) {
     return launcher.wait();
   };
   EXPECT_EQ(code_of("exit 0", 0), 0);
-  EXPECT_EQ(code_of(concat("cd ", folder_.string(),
-                           "; trap 'exit 75' TERM; echo >ready_$RANK; "
-                           "while :; do sleep 0.01; done"),
-                    SIGTERM),
-            75);
+  const std::string stops = "; trap 'exit 75' TERM; echo >ready_$RANK; while :; do sleep 0.01; done";
+  EXPECT_EQ(code_of(concat("cd ", folder_.string(), stops), SIGTERM), 75);
 }
 
 // A rank that stops before all have met leaves a gap, of which the others complain.

@@ -140,7 +140,7 @@ TEST(Source, LinesAndFilesAreShort) {
 // Two types of one name are one for the linker, which keeps the functions of either.
 TEST(Source, ATypeIsDefinedOnce) {
   const std::regex opens(R"(^((?:namespace [\w:]+ \{$)|(?:(?:struct|class) [^;]*\{)))");
-  const std::regex name(R"((namespace|struct|class) (?:alignas\(\w+\) )?([\w:]+))");
+  const std::regex name(R"((namespace|struct|class) (?:alignas\(\w+\) )?([\w:]+)(<)?)");
   std::map<std::string, fs::path> seen;
   for (const auto& [folder, below] : kMayInclude)
     for_each_source(kRoot / folder, [&](const fs::path& file) {
@@ -153,6 +153,7 @@ TEST(Source, ATypeIsDefinedOnce) {
           space = m[2].str();
           return;
         }
+        if (m[3].matched) return;  // a specialisation
         const auto [at, first] = seen.try_emplace(space + "::" + m[2].str(), file);
         EXPECT_TRUE(first) << at->first << " is in " << file << " and in " << at->second;
       });
