@@ -21,8 +21,7 @@ bool stop_requested();
 
 // What to do after a stop that came while another rank ended, so that no checkpoint of this step is there.
 inline constexpr const char* kWithoutCheckpoint =
-    "no checkpoint was written; the same command with --resume goes on from the newest one, or starts from the "
-    "beginning";
+    "no checkpoint was written; the same command with --resume goes on from the newest one, or from the beginning";
 
 // Restores the default: a signal ends the process. For a run that has failed.
 void stop_as_always();
