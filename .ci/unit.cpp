@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-template <int n>
-std::string run(const std::vector<std::string>& words) {
+template <int n> std::string run(const std::vector<std::string>& words) {
   std::map<std::string, std::function<double(double)>> rows;
   for (const std::string& word : words)
     if (std::regex_match(word, std::regex("[a-z]+" + std::to_string(n)))) rows[word] = [&](double x) { return x * n; };
@@ -20,9 +19,6 @@ std::string run(const std::vector<std::string>& words) {
   return out.str();
 }
 
-template <int... n>
-std::string all(const std::vector<std::string>& words) {
-  return (run<n>(words) + ...);
-}
+template <int... n> std::string all(const std::vector<std::string>& words) { return (run<n>(words) + ...); }
 
 std::string unit(const std::vector<std::string>& words) { return all<1, 2, 3, 4>(words); }

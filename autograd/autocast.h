@@ -92,8 +92,7 @@ class CastTo {
 extern constinit thread_local Autocast* current_autocast;  // null if nothing is converted
 
 // The first line of each op in the table: if (const CastTo to = autocast("linear", x, w)) return linear(to(x), to(w));
-template <class... T>
-CastTo autocast(const char* op, const T&... operands) {
+template <class... T> CastTo autocast(const char* op, const T&... operands) {
   if (!current_autocast) [[likely]]
     return {};
   const Tensor* const all[] = {&operands...};

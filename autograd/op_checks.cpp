@@ -64,8 +64,7 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
 }
 
 // f(what, tensor of a, tensor of b) for the values and the gradients; returns its first text.
-template <class F>
-std::string first_of(const Result& a, const Result& b, F&& f) {
+template <class F> std::string first_of(const Result& a, const Result& b, F&& f) {
   if (const std::string said = f(std::string("the value"), a.y, b.y); !said.empty()) return said;
   if (a.gradients.size() != b.gradients.size()) return "another number of gradients";
   for (size_t i = 0; i < a.gradients.size(); ++i) {
@@ -101,8 +100,7 @@ std::string differ(const Result& a, const Result& b) {
 }
 
 // f(sample, its inputs in `dtype` on `device`) for each sample; returns its first text.
-template <class F>
-std::string each_sample(const Op& op, DType dtype, Device device, F&& f) {
+template <class F> std::string each_sample(const Op& op, DType dtype, Device device, F&& f) {
   for (const Sample& sample : op.samples) {
     Tensors inputs;
     for (const Tensor& x : draw(sample, dtype, 1, op.kinks)) inputs.push_back(to(x, device));
@@ -113,18 +111,15 @@ std::string each_sample(const Op& op, DType dtype, Device device, F&& f) {
 }
 
 // Sets something, and restores what was.
-template <class T, class Set>
-struct Restored {
+template <class T, class Set> struct Restored {
   T before;
   Set set;
   ~Restored() { set(before); }
 };
-template <class T, class Set>
-Restored(T, Set) -> Restored<T, Set>;
+template <class T, class Set> Restored(T, Set) -> Restored<T, Set>;
 
 // f() with each instruction set; returns its first text.
-template <class F>
-std::string each_isa(F&& f) {
+template <class F> std::string each_isa(F&& f) {
   const Restored restored{cpu_isa(), set_cpu_isa};
   for (const CpuIsa isa : cpu_isas()) {
     set_cpu_isa(isa);
@@ -195,8 +190,7 @@ std::string inputs_kept(const Op& op, Device device) {
 }
 
 // The message of the E that f throws; empty: none.
-template <class E, class F>
-std::string refusal(F&& f) {
+template <class E, class F> std::string refusal(F&& f) {
   try {
     f();
   } catch (const E& e) {

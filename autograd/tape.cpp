@@ -37,8 +37,7 @@ Node& leaf_node(const Tensor& x, const char* function) {
 }
 
 // Calls f once on each node that `root` depends on.
-template <class F>
-void for_each_node(Node* root, F&& f) {
+template <class F> void for_each_node(Node* root, F&& f) {
   const uint64_t visit = ++next_visit;
   std::vector<Node*> stack{root};
   root->visited = visit;

@@ -51,8 +51,7 @@ inline constinit thread_local OpTrace* op_trace = nullptr;
 }
 
 // Before an operation's record(): f() gives its attributes, and is called only for an OpTrace.
-template <class F>
-void describe(F&& f) {
+template <class F> void describe(F&& f) {
   if (detail::op_trace) [[unlikely]]
     detail::op_trace->next(f());
 }

@@ -67,8 +67,7 @@ double now() {
 }
 
 // Seconds per call: the median of the calls of a quarter of a second, after two warm-up calls.
-template <class F>
-double seconds_of(F&& call) {
+template <class F> double seconds_of(F&& call) {
   std::vector<double> times;
   double total = 0;
   for (int i = -2; i < 3 || total < 0.25; ++i) {

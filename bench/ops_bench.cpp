@@ -64,8 +64,7 @@ int sets_for(double bytes) {
 
 // Runs the loop of f(i), where i counts the calls, then reports the rate. `bytes` is the minimum traffic: each operand
 // read or written once.
-template <class F>
-void measure(benchmark::State& state, const Op& op, double bytes, double flops, const F& f) {
+template <class F> void measure(benchmark::State& state, const Op& op, double bytes, double flops, const F& f) {
   size_t i = 0;
   bench::Batch all;
   if (on_gpu()) {
@@ -134,8 +133,7 @@ void backward_only(benchmark::State& state, const Op& op, const Sample& sample) 
 }
 
 // An op that throws fails only its own benchmark.
-template <class F>
-void add_benchmark(const std::string& name, const F& run) {
+template <class F> void add_benchmark(const std::string& name, const F& run) {
   auto* b = benchmark::RegisterBenchmark(name.c_str(), [run](benchmark::State& state) {
     try {
       run(state);

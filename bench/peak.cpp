@@ -17,8 +17,7 @@ namespace {
 
 constexpr int kRuns = 7;
 
-template <class F>
-double best_seconds(F&& f) {
+template <class F> double best_seconds(F&& f) {
   double best = 1e9;
   for (int run = 0; run < kRuns; ++run) {
     const auto begin = std::chrono::steady_clock::now();
@@ -33,8 +32,7 @@ typedef float V8 __attribute__((vector_size(32)));
 typedef float V16 __attribute__((vector_size(64)));
 
 // 12 accumulators: enough to fill two pipelines of latency 4 to 6.
-template <class V>
-[[gnu::always_inline]] inline float multiply_add(int64_t repeats) {
+template <class V> [[gnu::always_inline]] inline float multiply_add(int64_t repeats) {
   V acc[12], x = V{} + 1.0000001f, y = V{} + 1e-9f;
   for (int i = 0; i < 12; ++i) acc[i] = V{} + float(i);  // all different, or they would be computed only once
   for (int64_t i = 0; i < repeats; ++i) {

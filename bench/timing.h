@@ -13,8 +13,7 @@ struct Batch {
   double issue_seconds = 0;  // until the last call returned: the time of the host
 };
 
-template <class F>
-Batch run_batch(Device device, int64_t calls, F&& call) {
+template <class F> Batch run_batch(Device device, int64_t calls, F&& call) {
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
   Batch batch;
@@ -29,8 +28,7 @@ Batch run_batch(Device device, int64_t calls, F&& call) {
 
 // Number of calls so that a batch takes `seconds`, after a few warm-up calls: then waiting for the device, about 10 us,
 // is a small part of it.
-template <class F>
-int64_t calls_lasting(double seconds, Device device, F&& call) {
+template <class F> int64_t calls_lasting(double seconds, Device device, F&& call) {
   run_batch(device, 1, call);
   for (int64_t calls = 1;; calls *= 4) {
     const double took = run_batch(device, calls, call).seconds;
@@ -39,8 +37,7 @@ int64_t calls_lasting(double seconds, Device device, F&& call) {
 }
 
 // Seconds per call in the best of several batches.
-template <class F>
-double best_seconds_of_a_call(Device device, F&& call) {
+template <class F> double best_seconds_of_a_call(Device device, F&& call) {
   constexpr int kBatches = 7;
   constexpr double kBatchSeconds = 5e-3, kEnough = 1;
   const int64_t calls = calls_lasting(kBatchSeconds, device, call);

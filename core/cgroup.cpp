@@ -25,15 +25,13 @@ std::optional<int64_t> number(const std::string& text) {
   return error == std::errc{} && end == text.data() + text.size() && !text.empty() ? std::optional(out) : std::nullopt;
 }
 
-template <class T>
-void take_less(std::optional<T>& least, std::optional<T> other) {
+template <class T> void take_less(std::optional<T>& least, std::optional<T> other) {
   if (other && (!least || *other < *least)) least = other;
 }
 
 // Calls f(folder) for each group of this process that has the controller, and then for its parents. In a container the
 // path may be the host's and not visible; then the root is the container's own group.
-template <class F>
-void for_each_group(const Cgroups& where, const std::string& controller, F&& f) {
+template <class F> void for_each_group(const Cgroups& where, const std::string& controller, F&& f) {
   std::ifstream file(where.membership);
   for (std::string line; std::getline(file, line);) {  // "0::/a/b", or "4:cpu,cpuacct:/a/b" in version 1
     const size_t one = line.find(':'), two = line.find(':', one + 1);

@@ -9,39 +9,36 @@ namespace ringtape {
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-struct ShapeError : Error {
+struct ShapeError : Error {  // sizes or axes that do not match
   using Error::Error;
-};  // sizes or axes that do not match
-struct DTypeError : Error {
+};
+struct DTypeError : Error {  // an element type that the operation does not support
   using Error::Error;
-};  // an element type that the operation does not support
-struct DeviceError : Error {
+};
+struct DeviceError : Error {  // a missing device, or operands on different devices
   using Error::Error;
-};  // a missing device, or operands on different devices
-struct AutogradError : Error {
+};
+struct AutogradError : Error {  // a gradient that cannot be computed from what was recorded
   using Error::Error;
-};  // a gradient that cannot be computed from what was recorded
-struct UsageError : Error {
+};
+struct UsageError : Error {  // an invalid flag, name or value from the user
   using Error::Error;
-};  // an invalid flag, name or value from the user
-struct IoError : Error {
+};
+struct IoError : Error {  // a file that cannot be read or written
   using Error::Error;
-};  // a file that cannot be read or written
-struct FormatError : Error {
+};
+struct FormatError : Error {  // a file with invalid content
   using Error::Error;
-};  // a file with invalid content
-struct CommError : Error {
+};
+struct CommError : Error {  // a lost peer, a timeout, a mismatched collective
   using Error::Error;
-};  // a lost peer, a timeout, a mismatched collective
+};
 struct OutOfMemory : Error {
   using Error::Error;
 };
 
 namespace detail {
-template <class E>
-[[noreturn, gnu::cold, gnu::noinline]] void fail(TextParts parts) {
-  throw E(joined(parts));
-}
+template <class E> [[noreturn, gnu::cold, gnu::noinline]] void fail(TextParts parts) { throw E(joined(parts)); }
 }  // namespace detail
 
 }  // namespace ringtape

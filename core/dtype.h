@@ -74,47 +74,20 @@ struct bf16 {
   RT_HD explicit operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 };
 
-template <class T>
-struct dtype_of;
-template <>
-struct dtype_of<bool> {
-  static constexpr DType value = DType::b8;
-};
-template <>
-struct dtype_of<uint8_t> {
-  static constexpr DType value = DType::u8;
-};
-template <>
-struct dtype_of<int32_t> {
-  static constexpr DType value = DType::i32;
-};
-template <>
-struct dtype_of<int64_t> {
-  static constexpr DType value = DType::i64;
-};
-template <>
-struct dtype_of<f16> {
-  static constexpr DType value = DType::f16;
-};
-template <>
-struct dtype_of<bf16> {
-  static constexpr DType value = DType::bf16;
-};
-template <>
-struct dtype_of<float> {
-  static constexpr DType value = DType::f32;
-};
-template <>
-struct dtype_of<double> {
-  static constexpr DType value = DType::f64;
-};
+template <class T> struct dtype_of;
+template <> struct dtype_of<bool> { static constexpr DType value = DType::b8; };
+template <> struct dtype_of<uint8_t> { static constexpr DType value = DType::u8; };
+template <> struct dtype_of<int32_t> { static constexpr DType value = DType::i32; };
+template <> struct dtype_of<int64_t> { static constexpr DType value = DType::i64; };
+template <> struct dtype_of<f16> { static constexpr DType value = DType::f16; };
+template <> struct dtype_of<bf16> { static constexpr DType value = DType::bf16; };
+template <> struct dtype_of<float> { static constexpr DType value = DType::f32; };
+template <> struct dtype_of<double> { static constexpr DType value = DType::f64; };
 
-template <class T>
-inline constexpr bool is_half_v = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
+template <class T> inline constexpr bool is_half_v = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
 
 // The type for arithmetic on T: 16-bit floats accumulate in float.
-template <class T>
-using compute_t = std::conditional_t<is_half_v<T>, float, T>;
+template <class T> using compute_t = std::conditional_t<is_half_v<T>, float, T>;
 
 // The unsigned integer of T's size, for elements that are only moved.
 template <class T>
@@ -123,8 +96,7 @@ using bits_t = std::conditional_t<
     std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
 
 // Calls f.template operator()<T>() with the C++ type that stores `dtype`.
-template <class F>
-decltype(auto) dispatch(DType dtype, F&& f) {
+template <class F> decltype(auto) dispatch(DType dtype, F&& f) {
   switch (dtype) {
     case DType::b8: return f.template operator()<bool>();
     case DType::u8: return f.template operator()<uint8_t>();
@@ -139,8 +111,7 @@ decltype(auto) dispatch(DType dtype, F&& f) {
 }
 
 // The same for floating-point types only.
-template <class F>
-decltype(auto) dispatch_float(DType dtype, F&& f) {
+template <class F> decltype(auto) dispatch_float(DType dtype, F&& f) {
   switch (dtype) {
     case DType::f16: return f.template operator()<f16>();
     case DType::bf16: return f.template operator()<bf16>();

@@ -28,16 +28,14 @@ inline Eigen::Index eigen_stride(const Tensor& x, int axis) {
 
 // The elements of a tensor (m, n) on a CPU, of any strides above 0; as it may be written, backward() does not notice.
 // It is valid as long as the tensor's storage. Throws ShapeError, DTypeError or DeviceError.
-template <class T>
-EigenMatrix<T> as_eigen(const Tensor& x) {
+template <class T> EigenMatrix<T> as_eigen(const Tensor& x) {
   RT_CHECK_AS(ShapeError, x.defined() && x.rank() == 2, "as_eigen: expected a matrix, got ", x.shape(),
               "; reshape(x, {m, n}) makes one");
   return {x.data<T>(), x.dim(0), x.dim(1), {detail::eigen_stride(x, 0), detail::eigen_stride(x, 1)}};
 }
 
 // The same of a tensor (n).
-template <class T>
-EigenVector<T> as_eigen_vector(const Tensor& x) {
+template <class T> EigenVector<T> as_eigen_vector(const Tensor& x) {
   RT_CHECK_AS(ShapeError, x.defined() && x.rank() == 1, "as_eigen_vector: expected a vector, got ", x.shape(),
               "; reshape(x, {-1}) makes one");
   return {x.data<T>(), x.dim(0), Eigen::InnerStride<Eigen::Dynamic>(detail::eigen_stride(x, 0))};
@@ -45,8 +43,7 @@ EigenVector<T> as_eigen_vector(const Tensor& x) {
 
 // A tensor (rows, columns), or (n) for a vector, of the elements of a matrix that keeps them, of either order of
 // storage. `owner` is kept alive as long as the tensor's storage; without one, the matrix must outlive it.
-template <class Derived>
-Tensor from_eigen(Eigen::DenseBase<Derived>& x, std::shared_ptr<void> owner = nullptr) {
+template <class Derived> Tensor from_eigen(Eigen::DenseBase<Derived>& x, std::shared_ptr<void> owner = nullptr) {
   using T = typename Derived::Scalar;
   static_assert(bool(Derived::Flags & Eigen::DirectAccessBit), "an expression has no elements; evaluate it first");
   Derived& m = x.derived();

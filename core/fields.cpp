@@ -29,8 +29,7 @@ static std::string parse(bool& value, const FieldInfo&, const std::string& text)
   return "";
 }
 
-template <class T>
-static std::string parse(T& value, const FieldInfo& info, const std::string& text) {
+template <class T> static std::string parse(T& value, const FieldInfo& info, const std::string& text) {
   T parsed{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
   const Bounds& r = info.range;

@@ -49,10 +49,7 @@ class Fields {
  public:
   virtual ~Fields() = default;
   virtual void field(const char* name, FieldRef value, const FieldInfo& info) = 0;
-  template <class T>
-  void operator()(const char* name, T& value, const FieldInfo& info) {
-    field(name, &value, info);
-  }
+  template <class T> void operator()(const char* name, T& value, const FieldInfo& info) { field(name, &value, info); }
 };
 
 std::string field_text(const FieldRef& value);

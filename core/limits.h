@@ -30,8 +30,7 @@ std::string process_reason(int error);  // why a process or thread could not be 
 // start_thread() starts a thread for `what`. Throws Error that names the limit in the way, OutOfMemory if that
 // is the address space.
 [[noreturn]] void fail_to_start_thread(const char* what, int error);
-template <class Thread = std::thread, class F>
-Thread start_thread(const char* what, F&& f) {
+template <class Thread = std::thread, class F> Thread start_thread(const char* what, F&& f) {
   try {
     return Thread(std::forward<F>(f));
   } catch (const std::system_error& e) {

@@ -14,16 +14,13 @@ LogLevel log_level();  // RINGTAPE_LOG
 void set_log_sink(std::function<void(const std::string& line)> sink);
 
 void log_parts(LogLevel level, TextParts parts);
-template <class... Parts>
-[[gnu::always_inline]] inline void log(LogLevel level, const Parts&... parts) {
+template <class... Parts> [[gnu::always_inline]] inline void log(LogLevel level, const Parts&... parts) {
   log_parts(level, {parts...});
 }
-template <class... Parts>
-[[gnu::always_inline]] inline void log_info(const Parts&... parts) {
+template <class... Parts> [[gnu::always_inline]] inline void log_info(const Parts&... parts) {
   log(LogLevel::info, parts...);
 }
-template <class... Parts>
-[[gnu::always_inline]] inline void log_warn(const Parts&... parts) {
+template <class... Parts> [[gnu::always_inline]] inline void log_warn(const Parts&... parts) {
   log(LogLevel::warn, "warning: ", parts...);
 }
 

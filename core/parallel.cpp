@@ -27,8 +27,7 @@ thread_local bool inside = false;
 constexpr auto kAwake = std::chrono::microseconds(200);
 
 // Spins until done() holds or `longest` has passed; returns whether it holds.
-template <class F>
-bool spin(std::chrono::microseconds longest, const F& done) {
+template <class F> bool spin(std::chrono::microseconds longest, const F& done) {
   const auto end = std::chrono::steady_clock::now() + longest;
   do {
     for (int i = 0; i < 64; ++i) {

@@ -16,8 +16,7 @@ bool in_parallel();                                    // whether the caller run
 // all are done and rethrows the first exception of an f. Nested calls run serially.
 // f must give the same result for every partition, so that results do not depend on the number of threads. A reduction
 // therefore works on chunks of fixed size, never on a thread's share.
-template <class F>
-void parallel_for(int64_t n, int64_t grain, F&& f) {
+template <class F> void parallel_for(int64_t n, int64_t grain, F&& f) {
   if (n <= 0) return;
   const int64_t parts = std::min<int64_t>(threads(), n / std::max<int64_t>(grain, 1));
   if (parts <= 1 || detail::in_parallel()) return f(int64_t{0}, n);

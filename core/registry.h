@@ -28,15 +28,13 @@ void check_known(std::string_view what, std::string_view word, std::span<const s
                  std::string_view origin = "");
 
 namespace detail {
-template <class Item>
-auto& entry(Item& item) {
+template <class Item> auto& entry(Item& item) {
   if constexpr (std::is_pointer_v<Item>) return *item;
   else return item;
 }
 }  // namespace detail
 
-template <class Registry>
-std::vector<std::string> names_of(const Registry& registry) {
+template <class Registry> std::vector<std::string> names_of(const Registry& registry) {
   std::vector<std::string> out;
   for (const auto& item : registry) out.emplace_back(detail::entry(item).name);
   return out;
@@ -54,8 +52,7 @@ auto& find_entry(Registry&& registry, std::string_view name, std::string_view wh
 [[noreturn]] void refuse_second_entry(std::string_view name);
 
 // Adds an entry before main() begins. Its name must be new.
-template <class Entry>
-void add_entry(std::vector<Entry>& registry, const Entry& entry) {
+template <class Entry> void add_entry(std::vector<Entry>& registry, const Entry& entry) {
   for (const Entry& e : registry)
     if (std::string_view(e.name) == entry.name) refuse_second_entry(entry.name);
   registry.push_back(entry);

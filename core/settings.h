@@ -22,22 +22,17 @@ class Settings {
   void walk(Fields& f) {
     if (walk_) walk_(f, value_);
   }
-  template <class O>
-  const O& as() const {
+  template <class O> const O& as() const {
     static const O defaults{};
     return value_.has_value() ? std::any_cast<const O&>(value_) : defaults;
   }
-  template <class O>
-  O& as() {
+  template <class O> O& as() {
     if (!value_.has_value()) *this = O{};
     return std::any_cast<O&>(value_);
   }
 
  private:
-  template <class O>
-  static void walk_as(Fields& f, std::any& value) {
-    visit(f, std::any_cast<O&>(value));
-  }
+  template <class O> static void walk_as(Fields& f, std::any& value) { visit(f, std::any_cast<O&>(value)); }
 
   std::any value_;
   void (*walk_)(Fields& f, std::any& value) = nullptr;
@@ -72,8 +67,7 @@ class Selection {
 
 // Several of some components, in the order of their use, and the settings of all.
 struct Several {
-  template <class Registry>
-  explicit Several(const Registry& registry) : settings(registry) {}
+  template <class Registry> explicit Several(const Registry& registry) : settings(registry) {}
 
   std::string names;  // separated by commas; empty: none
   Selection settings;

@@ -37,13 +37,11 @@ class Tensor {
   operator View() const;
 
   // The elements of a tensor on a CPU device; throws DTypeError or DeviceError. span() needs a contiguous tensor.
-  template <class T>
-  T* data() const {
+  template <class T> T* data() const {
     check_host(dtype_of<T>::value);
     return static_cast<T*>(raw());
   }
-  template <class T>
-  std::span<T> span() const {
+  template <class T> std::span<T> span() const {
     RT_CHECK_AS(ShapeError, contiguous(), "span of a tensor with strides ", strides_, "; call contiguous(x) first");
     return {data<T>(), size_t(size())};
   }
@@ -80,16 +78,14 @@ inline Tensor empty_like(const Tensor& x) { return Tensor(x.shape(), x.dtype(), 
 Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
 
 // A tensor holding a copy of host values, in row-major order; throws ShapeError if the counts differ.
-template <class T>
-Tensor from_host(std::span<const T> values, const Shape& shape, Device device = {}) {
+template <class T> Tensor from_host(std::span<const T> values, const Shape& shape, Device device = {}) {
   RT_CHECK_AS(ShapeError, int64_t(values.size()) == shape.size(), "from_host: ", values.size(), " values for shape ",
               shape);
   Tensor x(shape, dtype_of<T>::value, device);
   runtime(device).copy(View(x).data, device, values.data(), Device{}, values.size_bytes());
   return x;
 }
-template <class T>
-Tensor from_host(const std::vector<T>& values, const Shape& shape, Device device = {}) {
+template <class T> Tensor from_host(const std::vector<T>& values, const Shape& shape, Device device = {}) {
   return from_host(std::span<const T>(values), shape, device);
 }
 

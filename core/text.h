@@ -12,12 +12,8 @@ inline std::string text(std::string_view s) { return std::string(s); }
 inline std::string text(char c) { return std::string(1, c); }
 std::string with_commas(int64_t n);  // 55,000
 std::string shortest(double x);      // the shortest form that reads back as the same number
-template <std::floating_point T>
-std::string text(T x) {
-  return shortest(double(x));
-}
-template <std::integral T>
-std::string text(T x) {
+template <std::floating_point T> std::string text(T x) { return shortest(double(x)); }
+template <std::integral T> std::string text(T x) {
   if constexpr (std::same_as<T, bool>) return x ? "true" : "false";
   else return std::to_string(x);
 }
@@ -37,14 +33,12 @@ std::string text(T x) { return std::string(name_of(x)); }
 class TextPart {
  public:
   TextPart(const char* s) : value_(s), append_(append_chars) {}
-  template <class T>
-  TextPart(const T& x) : value_(&x), append_(append_value<T>) {}
+  template <class T> TextPart(const T& x) : value_(&x), append_(append_value<T>) {}
   void append_to(std::string& out) const { append_(out, value_); }
 
  private:
   static void append_chars(std::string& out, const void* s);
-  template <class T>
-  static void append_value(std::string& out, const void* x) {
+  template <class T> static void append_value(std::string& out, const void* x) {
     out += text(*static_cast<const T*>(x));
   }
 
@@ -56,8 +50,7 @@ using TextParts = std::initializer_list<TextPart>;
 std::string joined(TextParts parts);
 
 // concat("got ", 3, " of ", shape) == "got 3 of (2, 3)".
-template <class... Parts>
-[[gnu::always_inline]] inline std::string concat(const Parts&... parts) {
+template <class... Parts> [[gnu::always_inline]] inline std::string concat(const Parts&... parts) {
   return joined({parts...});
 }
 

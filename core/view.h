@@ -15,10 +15,7 @@ struct View {
   int64_t dims[kMaxRank] = {};
   int64_t strides[kMaxRank] = {};
 
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data);
-  }
+  template <class T> T* as() const { return static_cast<T*>(data); }
   int64_t size() const {
     int64_t n = 1;
     for (int i = 0; i < rank; ++i) n *= dims[i];

@@ -36,8 +36,7 @@ void set_arithmetic(const Arithmetic& arithmetic);
 // Changes one setting while it lives.
 class ArithmeticScope {
  public:
-  template <class T>
-  ArithmeticScope(T Arithmetic::*setting, std::type_identity_t<T> value) {
+  template <class T> ArithmeticScope(T Arithmetic::*setting, std::type_identity_t<T> value) {
     Arithmetic now = before_;
     now.*setting = value;
     set_arithmetic(now);

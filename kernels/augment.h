@@ -42,8 +42,7 @@ RT_KERNEL(augment, void(View y, View images, View index, View table, AugmentPara
 
 // Calls f.template operator()<bits_t<T>>() for y's dtype T: elements of y are copied from the table, never computed, so
 // that only their size matters.
-template <class F>
-void dispatch_image(DType dtype, F&& f) {
+template <class F> void dispatch_image(DType dtype, F&& f) {
   if (dtype == DType::u8) f.template operator()<uint8_t>();
   else dispatch_float(dtype, [&]<class T>() { f.template operator()<bits_t<T>>(); });
 }

@@ -22,8 +22,7 @@ RT_KERNEL(fill_uniform, void(View y, RandomState state, double low, double high)
 RT_KERNEL(fill_normal, void(View y, RandomState state, double mean, double deviation));
 
 // The numbers of fill_uniform for type T.
-template <class T>
-class Uniform {
+template <class T> class Uniform {
  public:
   using C = compute_t<T>;
   Uniform(double low, double high)

@@ -7,16 +7,14 @@
 
 namespace ringtape {
 
-template <class Sig>
-class Kernel;
+template <class Sig> class Kernel;
 
 // How many kernels this thread has called: what a Kernel gets is in use until this changes.
 inline constinit thread_local uint64_t kernel_calls = 0;
 
 // One name, one signature, one slot per device type (per instruction set on the CPU). A call checks that all Views with
 // data are on the device of the first, and runs that device's slot. Outputs come first.
-template <class... Args>
-class Kernel<void(Args...)> {
+template <class... Args> class Kernel<void(Args...)> {
  public:
   using Fn = void (*)(Args...);
   constexpr Kernel(const char* name, Fn portable, Fn avx2, Fn avx512, Fn cuda)
@@ -28,8 +26,7 @@ class Kernel<void(Args...)> {
   void operator()(std::type_identity_t<Args>... args) const { run(args...); }
 
  private:
-  template <class... Rest>
-  void run(const View& first, const Rest&... rest) const {
+  template <class... Rest> void run(const View& first, const Rest&... rest) const {
     (same_device(first, rest), ...);
     const Fn fn = first.device.type == DeviceType::cpu ? cpu_[int(cpu_isa())] : cuda_;
     RT_CHECK_AS(DeviceError, fn, name_, " has no kernel for ", first.device,
@@ -38,8 +35,7 @@ class Kernel<void(Args...)> {
     fn(first, rest...);
     ++kernel_calls;
   }
-  template <class T>
-  void same_device(const View& first, const T& arg) const {
+  template <class T> void same_device(const View& first, const T& arg) const {
     if constexpr (std::is_same_v<T, View>)
       RT_CHECK_AS(DeviceError, arg.device == first.device || !arg.data, name_, ": operands on ", first.device, " and ",
                   arg.device, "; move one with to(x, device)");

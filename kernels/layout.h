@@ -8,8 +8,7 @@ namespace ringtape {
 
 // The memory layout of N operands of an elementwise operation in one shape: that of operand 0, to which the others
 // broadcast. Strides are in elements, 0 where an operand repeats. rank >= 1.
-template <size_t N>
-struct Layout {
+template <size_t N> struct Layout {
   int rank = 0;
   int64_t dims[kMaxRank];
   int64_t strides[N][kMaxRank];
@@ -36,8 +35,7 @@ struct Layout {
 };
 
 // Merges adjacent axes that are contiguous in all operands.
-template <size_t N>
-Layout<N> coalesce(const std::array<View, N>& views) {
+template <size_t N> Layout<N> coalesce(const std::array<View, N>& views) {
   const View& y = views[0];
   Layout<N> out;
   for (int axis = 0; axis < y.rank; ++axis) {

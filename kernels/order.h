@@ -10,8 +10,7 @@ namespace ringtape {
 
 // The order of the elements of a type as that of unsigned numbers, their keys. NaN, of any sign, is above all others;
 // 0 and -0 are equal.
-template <class T>
-struct Order {
+template <class T> struct Order {
   using Bits = bits_t<T>;
   using Key = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
   static constexpr bool floating = is_half_v<T> || std::is_floating_point_v<T>;

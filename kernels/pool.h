@@ -28,8 +28,7 @@ struct PoolShape {
         window(over) {}
 
   // Calls f(h, w) for the positions of window (i, j) inside the image.
-  template <class F>
-  RT_HD void for_each_place(int64_t i, int64_t j, const F& f) const {
+  template <class F> RT_HD void for_each_place(int64_t i, int64_t j, const F& f) const {
     for (int64_t a = 0; a < r; ++a)
       for (int64_t b = 0; b < s; ++b) {
         const int64_t y = i * window.stride_h - window.pad_h + a * window.dilation_h;
@@ -38,8 +37,7 @@ struct PoolShape {
       }
   }
   // Calls f(i, j) for the windows that contain position (y, x).
-  template <class F>
-  RT_HD void for_each_window(int64_t y, int64_t x, const F& f) const {
+  template <class F> RT_HD void for_each_window(int64_t y, int64_t x, const F& f) const {
     for (int64_t a = 0; a < r; ++a)
       for (int64_t b = 0; b < s; ++b) {
         const int64_t down = y + window.pad_h - a * window.dilation_h,

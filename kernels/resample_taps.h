@@ -5,14 +5,8 @@
 
 namespace ringtape {
 
-template <class T>
-RT_HD inline T smaller(T a, T b) {
-  return a < b ? a : b;
-}
-template <class T>
-RT_HD inline T greater(T a, T b) {
-  return a > b ? a : b;
-}
+template <class T> RT_HD inline T smaller(T a, T b) { return a < b ? a : b; }
+template <class T> RT_HD inline T greater(T a, T b) { return a > b ? a : b; }
 
 // What an image is scaled by: PIL's filters of these names.
 enum class Interpolation : int8_t { bilinear, bicubic };

@@ -31,8 +31,7 @@ void BatchNorm::split(int64_t parts) {
 
 namespace {
 
-template <class F>
-int for_each_batch_norm(Module& module, const F& f) {
+template <class F> int for_each_batch_norm(Module& module, const F& f) {
   struct Find : Visitor {
     std::vector<BatchNorm*> found;
     void look(Module& m) {

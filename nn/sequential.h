@@ -7,14 +7,12 @@ namespace ringtape::nn {
 // A chain of modules, named "0", "1", ...
 class Sequential : public Module {
  public:
-  template <class... Modules>
-  explicit Sequential(std::unique_ptr<Modules>... modules) {
+  template <class... Modules> explicit Sequential(std::unique_ptr<Modules>... modules) {
     (add(std::move(modules)), ...);
   }
 
   // add<Linear>(784, 128) creates a module; returns *this, so that calls can be chained.
-  template <class M, class... Args>
-  Sequential& add(Args&&... args) {
+  template <class M, class... Args> Sequential& add(Args&&... args) {
     return add(std::make_unique<M>(std::forward<Args>(args)...));
   }
   Sequential& add(std::unique_ptr<Module> module) {

@@ -202,8 +202,7 @@ static RunningStatistics made_up(const Tensor& x) {
   return {at * 0.1 - 0.2, at * 0.25 + 0.5, {}};
 }
 
-template <Activation f>
-static Tensor train(const Tensors& t) {
+template <Activation f> static Tensor train(const Tensors& t) {
   const bool mixed = t[1].dtype() != t[0].dtype();  // a test of the error
   return batch_norm(t[0], mixed ? t[1] : wide(t[1]), wide(t[2]), {}, {}, f, t.size() > 3 ? t[3] : Tensor{});
 }
@@ -211,8 +210,7 @@ static Tensor in_parts(const Tensors& t) {
   return batch_norm(t[0], t[1].dtype() != t[0].dtype() ? t[1] : wide(t[1]), wide(t[2]), {}, {.parts = 3},
                     Activation::relu, t[3]);
 }
-template <Activation f>
-static Tensor infer(const Tensors& t) {
+template <Activation f> static Tensor infer(const Tensors& t) {
   const bool mixed = t[1].dtype() != t[0].dtype();
   return batch_norm(t[0], mixed ? t[1] : wide(t[1]), wide(t[2]), made_up(t[0]), {.training = false}, f,
                     t.size() > 3 ? t[3] : Tensor{});

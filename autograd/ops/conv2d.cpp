@@ -61,8 +61,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Window& w
   return convolve(to(x), direct ? cast_w.detach() : cast_w, direct ? w : cast_w, to(b), window);
 }
 
-template <int64_t stride, int64_t pad, int64_t dilation = 1>
-static Tensor call_conv2d(const Tensors& t) {
+template <int64_t stride, int64_t pad, int64_t dilation = 1> static Tensor call_conv2d(const Tensors& t) {
   return conv2d(t[0], t[1], t.size() > 2 ? t[2] : Tensor{}, square_window(stride, pad, dilation));
 }
 static double conv2d_flops(const Tensors& t, const Tensor& y) {

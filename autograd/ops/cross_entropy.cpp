@@ -143,8 +143,7 @@ Tensor nll_loss(const Tensor& log_p, const Tensor& labels, const NllOptions& opt
 
 static Tensor call_cross_entropy(const Tensors& t) { return cross_entropy(t[0], t[1]); }
 // With weights 0.5, 0.75 ... of the classes.
-template <LossReduction reduction>
-static Tensor with_weights(const Tensors& t) {
+template <LossReduction reduction> static Tensor with_weights(const Tensors& t) {
   const Tensor w = cast(arange(t[0].dim(-1), DType::i64, t[0].device()), wide_dtype(t[0])) * 0.25 + 0.5;
   return cross_entropy(t[0], t[1], {.label_smoothing = 0.2, .weight = w, .reduction = reduction});
 }

@@ -43,8 +43,7 @@ struct Equation {
       operands.push_back(all.substr(begin, end - begin));
     }
   }
-  template <class... Parts>
-  void check(bool holds, const Parts&... parts) const {
+  template <class... Parts> void check(bool holds, const Parts&... parts) const {
     RT_CHECK_AS(ShapeError, holds, "einsum: '", text, "': ", parts...);
   }
   // The labels of `part` with those of `dots` axes for "...".

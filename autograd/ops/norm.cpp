@@ -147,8 +147,7 @@ static const RegisterOp register_rms_norm{{
     .tolerance = 16,
 }};
 
-template <int64_t groups>
-static Tensor call_group_norm(const Tensors& t) {
+template <int64_t groups> static Tensor call_group_norm(const Tensors& t) {
   return group_norm(t[0], groups, parameter(t, 1), parameter(t, 2));
 }
 static const RegisterOp register_group_norm{{

@@ -186,8 +186,7 @@ Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& 
 }
 
 // (x, w, w', scale, shift, scale', shift' [, w'', scale'', shift''])
-template <int64_t stride>
-static Tensor call_block(const Tensors& t) {
+template <int64_t stride> static Tensor call_block(const Tensors& t) {
   const auto wide = [&](const Tensor& v) {  // but in a test of the error
     return t[1].dtype() != t[0].dtype() || v.dtype() == DType::f64 ? v : cast(v, DType::f32);
   };

@@ -6,8 +6,7 @@ namespace ringtape {
 namespace {
 
 // The kernels work along the last axis of contiguous memory: moves `axis` there, applies f, and moves it back.
-template <class F>
-Tensor along_last_axis(const Tensor& x, int axis, const char* op, const F& f) {
+template <class F> Tensor along_last_axis(const Tensor& x, int axis, const char* op, const F& f) {
   check_float(x, op);
   const int at = axis_of(x, axis, op);
   if (x.rank() == 0) return reshape(f(reshape(x, {1})), {});

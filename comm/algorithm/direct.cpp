@@ -27,8 +27,7 @@ class Shared {
 
 // Combines [from, to) of all ranks' shared buffers into y, which starts at `from`, and calls f(begin, count, combined)
 // for each block.
-template <class F>
-void combine_blocks(Transport& t, const Shared& shared, Part range, void* y, F&& f) {
+template <class F> void combine_blocks(Transport& t, const Shared& shared, Part range, void* y, F&& f) {
   const size_t width = size_of(t.operation().dtype);
   const int64_t block = std::max<int64_t>(1, int64_t(kSharedBlockBytes / width));
   void* const spare = t.size() > kMaxSources ? t.scratch(kSharedBlockBytes) : nullptr;

@@ -8,8 +8,7 @@ namespace {
 
 // Sends part(p) of `x` to each rank p and combines the parts for this rank in the order of the ranks, into `y`, or into
 // scratch if `y` is null. Returns the address of the result.
-template <class Cut>
-void* sum_own_part(Transport& t, const void* x, void* y, Cut&& part) {
+template <class Cut> void* sum_own_part(Transport& t, const void* x, void* y, Cut&& part) {
   const size_t width = size_of(t.operation().dtype);
   const int n = t.size(), r = t.rank();
   const Part own = part(r);
@@ -33,8 +32,7 @@ void* sum_own_part(Transport& t, const void* x, void* y, Cut&& part) {
 // Bytes processed at a time, so that scratch stays small and the parts stay in the cache.
 constexpr size_t kFixedOrderBlockBytes = 4 << 20;
 
-template <class F>
-void for_each_block(Transport& t, F&& f) {
+template <class F> void for_each_block(Transport& t, F&& f) {
   const Operation& op = t.operation();
   const int blocks = int(std::max<size_t>(1, (op.bytes() + kFixedOrderBlockBytes - 1) / kFixedOrderBlockBytes));
   for (int i = 0; i < blocks; ++i) f(part_of(op.count, blocks, i));

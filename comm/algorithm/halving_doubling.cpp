@@ -16,8 +16,7 @@ void combine_ordered(Transport& t, void* y, const void* mine, const void* theirs
 
 // The recursive steps. A buffer is divided at begin(first member of an actor); the elements between two such positions
 // belong to one actor.
-template <class Begin>
-struct Recursion {
+template <class Begin> struct Recursion {
   Transport& t;
   const Team& team;
   const Fold& fold;
@@ -59,8 +58,7 @@ struct Recursion {
     }
   }
 };
-template <class Begin>
-Recursion(Transport&, const Team&, const Fold&, Begin) -> Recursion<Begin>;
+template <class Begin> Recursion(Transport&, const Team&, const Fold&, Begin) -> Recursion<Begin>;
 
 // Where a rank's part of the operation begins; for rank size(), the whole count.
 int64_t begin_of(const Transport& t, int rank) { return rank == 0 ? 0 : t.part(rank - 1).end; }

@@ -78,8 +78,7 @@ inline void nothing(int64_t, int64_t) {}
 
 // Every rank exchanges data with every other: in step s it sends to the rank s places ahead and receives from the rank
 // s places behind, which spreads the messages. Several steps run at once. out(to) and in(from) return the transfers.
-template <class Out, class In>
-void exchange_with_all(Transport& t, Out&& out, In&& in) {
+template <class Out, class In> void exchange_with_all(Transport& t, Out&& out, In&& in) {
   constexpr int kAhead = 4;
   const int n = t.size(), r = t.rank();
   Transport::Ticket tickets[kAhead] = {};

@@ -14,12 +14,10 @@ struct Tree {
   int rank_of(int p) const { return (p + root) % n; }
   int parent() const { return rank_of(place - reach); }     // of any place except 0
   int below() const { return std::min(reach, n - place); }  // places in the subtree of this one, including itself
-  template <class F>
-  void each_child(F&& f) const {  // the nearest first: f(place, size of its subtree)
+  template <class F> void each_child(F&& f) const {         // the nearest first: f(place, size of its subtree)
     for (int d = 1; d < reach && place + d < n; d *= 2) f(place + d, std::min(d, n - place - d));
   }
-  template <class F>
-  void each_child_far_first(F&& f) const {  // the largest subtrees first
+  template <class F> void each_child_far_first(F&& f) const {  // the largest subtrees first
     for (int d = power_below(std::max(1, reach - 1)); d > 0; d /= 2)
       if (d < reach && place + d < n) f(place + d, std::min(d, n - place - d));
   }

@@ -45,8 +45,7 @@ double output(const Operation& operation, int ranks, int rank, int64_t i) {
   }
 }
 
-template <class T>
-T as(double x) {
+template <class T> T as(double x) {
   if constexpr (is_half_v<T>) return T(float(x));
   else return T(x);
 }

@@ -38,9 +38,9 @@ class Bench {
   }
 
  private:
-  struct Places {
+  struct Places {  // null if the operation has none
     char *x, *y;
-  };  // null if the operation has none
+  };
 
   // The addresses of input and output; `inside`: the smaller one is inside the other.
   Places places(void* x, void* y, bool inside) const {
@@ -83,8 +83,7 @@ class Bench {
   }
 
   // The time of a call of f: the mean of many calls, on the slowest rank.
-  template <class F>
-  double seconds_of(F&& f) {
+  template <class F> double seconds_of(F&& f) {
     for (int64_t i = 0; i < s_.warmup; ++i) f();
     over_ranks(0, ReduceOp::max);  // so that all ranks begin together
     synchronize(t_.device());

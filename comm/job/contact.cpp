@@ -20,8 +20,8 @@ class TcpContact : public Contact {
     return listener_ ? concat(address_, ' ', port_of(listener_)) : "";
   }
   std::vector<std::string> silent(const std::vector<std::string>& addresses, Seconds patience) override {
-    while (listener_ && Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC))) {
-    }  // room for later ones
+    while (listener_ && Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC))) {  // room for later ones
+    }
     return without_answer(addresses, Deadline(patience));
   }
 

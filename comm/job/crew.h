@@ -105,18 +105,18 @@ class Crew {
   std::shared_ptr<std::atomic<bool>> change_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-struct Evicted : CommError {
+struct Evicted : CommError {  // the others went on without this process
   using CommError::CommError;
-};  // the others went on without this process
-struct Starved : CommError {
+};
+struct Starved : CommError {  // fewer than min_ranks are left, and nobody comes
   using CommError::CommError;
-};  // fewer than min_ranks are left, and nobody comes
-struct JobDone : CommError {
+};
+struct JobDone : CommError {  // nothing is left to do
   using CommError::CommError;
-};  // nothing is left to do
-struct JobFailed : CommError {
+};
+struct JobFailed : CommError {  // for all, with its cause
   using CommError::CommError;
-};  // for all, with its cause
+};
 
 inline constexpr const char* kDoneKey = "crew/done";  // set once the job's work is done
 // A process has this many generations' time to end the same step before the job fails with what stops it.

@@ -75,8 +75,7 @@ void run_replica(Replica& replica, int i, int n, const Surroundings& from, const
   }
 }
 
-template <class... Types>
-void throw_as(const std::exception& e, const std::string& message) {
+template <class... Types> void throw_as(const std::exception& e, const std::string& message) {
   ((dynamic_cast<const Types*>(&e) ? throw Types(message) : void()), ...);
   throw Error(message);
 }

@@ -37,8 +37,7 @@ class Shards {
 
   // Calls f(elements of `held`, the same elements of x) for this rank's own ones of x, which are [begin, begin +
   // x.size()) of a buffer. `held` (own_size()): only the own ones.
-  template <class F>
-  void each_own(const Tensor& held, const Tensor& x, int64_t begin, const F& f) const {
+  template <class F> void each_own(const Tensor& held, const Tensor& x, int64_t begin, const F& f) const {
     for (const Part& own : own_) {
       const Part both{std::max(own.begin, begin), std::min(own.end, begin + x.size())};
       if (both.begin < both.end) f(own_part(own_, held, both), x.window({both.size()}, {1}, both.begin - begin));

@@ -167,8 +167,7 @@ class FileStore : public Store {
     }
   }
 
-  template <class F>
-  void for_each_file(const std::string& prefix, F&& f) const {
+  template <class F> void for_each_file(const std::string& prefix, F&& f) const {
     std::error_code error;  // another process may remove the folder meanwhile
     for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error))
       if (it->path().filename().string().starts_with(prefix)) f(it->path());

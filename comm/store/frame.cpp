@@ -10,9 +10,9 @@ namespace {
 
 constexpr size_t kHeader = 4 + 1 + 4 + 8 + 2;
 
-struct Count {
+struct Count {  // of fields
   size_t least, most;
-};  // number of fields
+};
 constexpr std::array<Count, 16> kFields = {{
     {1, 1},
     {2, 2},

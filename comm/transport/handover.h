@@ -10,8 +10,7 @@ namespace ringtape::comm {
 
 // An object that the ranks of a group share if they are threads of one process: rank 0 creates it, and the group's
 // store gives its number to the others.
-template <class Board>
-class Handover {
+template <class Board> class Handover {
  public:
   // For the constructor of a transport, after its begin().
   static std::shared_ptr<Board> meet(Transport& t) {

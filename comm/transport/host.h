@@ -34,8 +34,7 @@ class PeerProcess {
 
 // Transport::lost() of ranks of one machine: `peer` has left the group, or any process has died. A Peer has left(),
 // ended() and its PeerProcess, null if it is of this process.
-template <class Peer>
-std::string why_lost(const std::vector<Peer>& peers, int peer) {
+template <class Peer> std::string why_lost(const std::vector<Peer>& peers, int peer) {
   for (int r = 0; r < int(peers.size()); ++r) {
     const Peer& p = peers[size_t(r)];
     if (p.left()) {

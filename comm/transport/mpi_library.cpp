@@ -13,8 +13,7 @@ namespace {
 
 constexpr const char* kLibrary = "libmpi.so.40";  // of Open MPI 4 and 5
 
-template <class T>
-void find(void* library, const char* name, T& to) {
+template <class T> void find(void* library, const char* name, T& to) {
   void* const symbol = ::dlsym(library, name);
   RT_CHECK_AS(CommError, symbol, "mpi: ", kLibrary, " has no ", name, ": it is not Open MPI 4 or 5");
   to = reinterpret_cast<T>(symbol);

@@ -221,8 +221,7 @@ class Shm : public Transport {
     store.erase(key + std::to_string(rank()));
   }
 
-  template <class Ready>
-  void await(int peer, const Ready& ready) {
+  template <class Ready> void await(int peer, const Ready& ready) {
     if (ready()) return;
     for (Wait wait(*this, peer); !ready();) wait.pause();
     awake();

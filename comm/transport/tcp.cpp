@@ -205,8 +205,7 @@ class Tcp : public Transport {
   }
 
   // `bytes` bytes of the first pieces have been transferred.
-  template <class F>
-  void advance(std::deque<Piece>& pieces, size_t bytes, const F& on_header) {
+  template <class F> void advance(std::deque<Piece>& pieces, size_t bytes, const F& on_header) {
     while (!pieces.empty()) {
       Piece& p = pieces.front();
       const size_t n = std::min(bytes, p.rest());

@@ -11,8 +11,7 @@ namespace ringtape::comm {
 
 namespace {
 
-template <std::unique_ptr<Transport> (*make)(Context)>
-std::unique_ptr<Transport> on_cpu(Context context, Device) {
+template <std::unique_ptr<Transport> (*make)(Context)> std::unique_ptr<Transport> on_cpu(Context context, Device) {
   return make(std::move(context));
 }
 

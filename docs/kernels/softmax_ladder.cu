@@ -32,8 +32,7 @@ void step0(const float* x, float* y, int64_t rows, int64_t columns) {
 // Steps 1 and 2: a block does a row, and neighbouring threads neighbouring columns. Then the threads put together what
 // they have found.
 
-template <class Team>
-__global__ void block_a_row(const float* x, float* y, int64_t columns) {
+template <class Team> __global__ void block_a_row(const float* x, float* y, int64_t columns) {
   x += blockIdx.x * columns, y += blockIdx.x * columns;
   float top = -kInfinity, sum = 0;
   for (int64_t c = threadIdx.x; c < columns; c += kThreads) top = fmaxf(top, COUNTED(x[c]));
@@ -49,8 +48,7 @@ __device__ float* shared_line() {
 }
 
 struct Tree {  // step 1: in shared memory; at each level half of the threads combine two values
-  template <class R>
-  static __device__ float reduce(float mine) {
+  template <class R> static __device__ float reduce(float mine) {
     float* const line = shared_line();
     const int me = int(threadIdx.x);
     __syncthreads();  // the previous call may still read the line
@@ -65,8 +63,7 @@ struct Tree {  // step 1: in shared memory; at each level half of the threads co
 };
 
 struct Shuffles {  // step 2: within each warp from register to register, then once through shared memory
-  template <class R>
-  static __device__ float reduce(float mine) {
+  template <class R> static __device__ float reduce(float mine) {
     float* const line = shared_line();
     const int lane = int(threadIdx.x) % kWarp, warp = int(threadIdx.x) / kWarp;
     mine = warp_reduce<R>(mine);
@@ -77,8 +74,7 @@ struct Shuffles {  // step 2: within each warp from register to register, then o
   }
 };
 
-template <class Team>
-void by_blocks(const float* x, float* y, int64_t rows, int64_t columns) {
+template <class Team> void by_blocks(const float* x, float* y, int64_t rows, int64_t columns) {
   launch<block_a_row<Team>>(kDevice, Grid{unsigned(rows), kThreads}, x, y, columns);
 }
 
@@ -90,12 +86,8 @@ struct TopAndSum {
 };
 
 struct Join {
-  template <class A>
-  static __device__ A identity() {
-    return {-kInfinity, 0};
-  }
-  template <class A>
-  static __device__ A combine(A a, A b) {
+  template <class A> static __device__ A identity() { return {-kInfinity, 0}; }
+  template <class A> static __device__ A combine(A a, A b) {
     const float top = fmaxf(a.top, b.top);
     return {top, seen_from(top, a) + seen_from(top, b)};
   }
@@ -165,8 +157,7 @@ struct Softmax {
   using Element = float;
   const float* in[1];
   float* y;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const auto [top, sum] = exp_sum<float>(row);
     const float scale = 1 / sum;
     row.write(y, [top = top, scale](int64_t, float x) { return expf(x - top) * scale; });

@@ -21,24 +21,16 @@ namespace {
 #ifdef RT_EMULATED
 class EmulatedAmx {
  public:
-  template <int tile>
-  void load(const void* from, int64_t stride) {
+  template <int tile> void load(const void* from, int64_t stride) {
     for (int64_t r = 0; r < kAmxRows; ++r)
       std::memcpy(tiles_[tile][r], static_cast<const char*>(from) + r * stride, sizeof tiles_[tile][r]);
   }
-  template <int tile>
-  void store(void* to, int64_t stride) const {
+  template <int tile> void store(void* to, int64_t stride) const {
     for (int64_t r = 0; r < kAmxRows; ++r)
       std::memcpy(static_cast<char*>(to) + r * stride, tiles_[tile][r], sizeof tiles_[tile][r]);
   }
-  template <int tile>
-  void zero() {
-    std::memset(tiles_[tile], 0, sizeof tiles_[tile]);
-  }
-  template <int c, int a, int b>
-  void product() {
-    multiply(tiles_[c], tiles_[a], tiles_[b]);
-  }
+  template <int tile> void zero() { std::memset(tiles_[tile], 0, sizeof tiles_[tile]); }
+  template <int c, int a, int b> void product() { multiply(tiles_[c], tiles_[a], tiles_[b]); }
 
   [[gnu::noinline]] static void round(const float* low, const float* high, const float* bias, bf16* to, int64_t count,
                                       bool = false) {
@@ -86,21 +78,15 @@ class Amx {
   Amx(const Amx&) = delete;
   Amx& operator=(const Amx&) = delete;
 
-  template <int tile>
-  RT_INLINE void load(const void* from, int64_t stride) {
+  template <int tile> RT_INLINE void load(const void* from, int64_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(tile) : "memory");
   }
-  template <int tile>
-  RT_INLINE void store(void* to, int64_t stride) {
+  template <int tile> RT_INLINE void store(void* to, int64_t stride) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(tile) : "memory");
   }
-  template <int tile>
-  RT_INLINE void zero() {
-    asm volatile("tilezero %%tmm%c0" ::"i"(tile));
-  }
+  template <int tile> RT_INLINE void zero() { asm volatile("tilezero %%tmm%c0" ::"i"(tile)); }
   // c (16 x 16 f32) += a (16 rows of 16 pairs) b (16 pairs of rows, interleaved: pair p of column j is 2 j, 2 j + 1).
-  template <int c, int a, int b>
-  RT_INLINE void product() {
+  template <int c, int a, int b> RT_INLINE void product() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
   }
 

@@ -15,13 +15,11 @@ namespace {
 // Which ones depends only on the shape.
 constexpr int64_t kArgmaxPart = 1 << 15;
 
-template <class T>
-void ranks_of(const T* x, int64_t n, bool smallest, typename Order<T>::Key* out) {
+template <class T> void ranks_of(const T* x, int64_t n, bool smallest, typename Order<T>::Key* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = Order<T>::rank(x[i], smallest);
 }
 
-template <class K>
-K largest(const K* keys, int64_t n) {
+template <class K> K largest(const K* keys, int64_t n) {
   constexpr int lanes = 16;
   K top[lanes] = {};
   int64_t i = 0;
@@ -34,8 +32,7 @@ K largest(const K* keys, int64_t n) {
 }
 
 // The first of keys[0, n) that is `key`, which is among them.
-template <class K>
-int64_t place_of(const K* keys, int64_t n, K key) {
+template <class K> int64_t place_of(const K* keys, int64_t n, K key) {
   constexpr int64_t group = 64;
   int64_t i = 0;
   for (unsigned any = 0; i + group <= n; i += group) {
@@ -47,8 +44,7 @@ int64_t place_of(const K* keys, int64_t n, K key) {
 }
 
 // The best of x[0, n): finds the first block that has the largest key, then the element.
-template <class T, class K>
-void best_of_row(const T* x, int64_t n, bool smallest, K& key, int64_t& at) {
+template <class T, class K> void best_of_row(const T* x, int64_t n, bool smallest, K& key, int64_t& at) {
   K blocks[2][kBlock], *keys = blocks[0], *best = blocks[1];
   int64_t where = 0;
   key = 0;
@@ -78,8 +74,7 @@ void best_of_columns(const T* x, int64_t n, int64_t row, int64_t width, bool sma
   for (int64_t j = 0; j < width; ++j) key[j] = best[j], at[j] = int64_t(place[j]);
 }
 
-template <class T>
-void argmax_of(const View& index, const View& x, bool smallest) {
+template <class T> void argmax_of(const View& index, const View& x, bool smallest) {
   using K = typename Order<T>::Key;
   const int64_t outer = x.dims[0], n = x.dims[1], row = x.dims[2];
   const int64_t width = std::min(row, kBlock), rows = kArgmaxPart / width, chunks = ceil_div(n, rows),

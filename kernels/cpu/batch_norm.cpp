@@ -10,8 +10,7 @@ RT_ISA_BEGIN
 
 namespace {
 
-template <class C>
-C inverse_deviation(const View& var, int64_t c, double eps) {
+template <class C> C inverse_deviation(const View& var, int64_t c, double eps) {
   return C(1 / std::sqrt(double(var.as<C>()[c]) + eps));
 }
 
@@ -45,8 +44,7 @@ RT_INLINE void add_half(double* mean, double* squares, const T* x, int64_t n, in
 // of lanes. Merging follows Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 // variances" (1979), in double. So f32 rounding happens only within tiles, which are the same for any distribution of a
 // batch over ranks, if each image has a whole number of tiles.
-template <int rows, class T>
-void add_moments(double* mean, double* squares, const T* x, int64_t n, int64_t before) {
+template <int rows, class T> void add_moments(double* mean, double* squares, const T* x, int64_t n, int64_t before) {
   const double share = double(rows) / double(before + rows), weight = double(before) * share;
   for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
     if constexpr (rows > 1) prefetch_next_tile<rows>(x, n, i);
@@ -55,8 +53,7 @@ void add_moments(double* mean, double* squares, const T* x, int64_t n, int64_t b
   });
 }
 
-template <class T>
-void chunk_moments(double* mean, double* squares, const T* x, int64_t n, int64_t rows) {
+template <class T> void chunk_moments(double* mean, double* squares, const T* x, int64_t n, int64_t rows) {
   int64_t r = 0;
   for (; r + kTile <= rows; r += kTile) add_moments<kTile>(mean, squares, x + r * n, n, r);
   for (; r < rows; ++r) add_moments<1>(mean, squares, x + r * n, n, r);

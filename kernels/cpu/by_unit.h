@@ -17,10 +17,8 @@
 
 RT_ISA_BEGIN
 
-template <class Sig>
-struct ByUnit;
-template <class... Args>
-struct ByUnit<void(Args...)> {
+template <class Sig> struct ByUnit;
+template <class... Args> struct ByUnit<void(Args...)> {
   using Fn = void (*)(Args...);
   Fn native, emulated;
   void operator()(std::type_identity_t<Args>... args) const {

@@ -7,8 +7,7 @@ RT_ISA_BEGIN
 namespace {
 
 // Pairwise sums: the mean of equal numbers is exact.
-template <int rows, class V>
-RT_INLINE V tree_sum(const V* v) {
+template <int rows, class V> RT_INLINE V tree_sum(const V* v) {
   if constexpr (rows == 1) return v[0];
   else return tree_sum<rows / 2>(v) + tree_sum<rows / 2>(v + rows / 2);
 }
@@ -33,8 +32,7 @@ RT_INLINE Wide<T> masked(const T* dy, const uint8_t* mask, int64_t at, int64_t l
 
 // Into the cache, as far into the tile after this one of `rows` rows as element i is into a row. Columns of a tile are
 // not what a processor prefetches by itself.
-template <int rows, class T>
-RT_INLINE void prefetch_next_tile(const T* x, int64_t n, int64_t i) {
+template <int rows, class T> RT_INLINE void prefetch_next_tile(const T* x, int64_t n, int64_t i) {
   constexpr int64_t line = 64 / int64_t(sizeof(T));
 #pragma GCC unroll 16
   for (int64_t r = 0; r < rows * kWide<T>; r += line) __builtin_prefetch(x + rows * (n + i) + r);

@@ -41,12 +41,10 @@ struct Rows {
 
 // One value per channel, repeated to the length of a row of T, in the order of lanes, with padding for loads of whole
 // vectors.
-template <class T>
-struct PerColumn {
+template <class T> struct PerColumn {
   using C = compute_t<T>;
   Scratch<C> x;
-  template <class F>
-  PerColumn(const Rows& rows, const F& f) : x(wide_size<T>(rows.n) + kPack, rows.device) {
+  template <class F> PerColumn(const Rows& rows, const F& f) : x(wide_size<T>(rows.n) + kPack, rows.device) {
     const int64_t whole = rows.n / kWide<T> * kWide<T>;
     std::fill_n(x.data() + whole, wide_size<T>(rows.n) + kPack - whole, C(0));
     for (int64_t c = 0; c < rows.channels; ++c) x.data()[place_of<T>(c)] = f(c);
@@ -58,8 +56,7 @@ struct PerColumn {
 
 // f(first element, elements) for each row, including the shorter last one. Every thread visits its chunks in the
 // reverse order of the sums, because its cache still has the last ones.
-template <class F>
-void for_each_row(const Rows& rows, const F& f) {
+template <class F> void for_each_row(const Rows& rows, const F& f) {
   parallel_for(std::max<int64_t>(rows.chunks, 1), 1, [&](int64_t begin, int64_t end) {
     if (end >= rows.chunks && rows.rest > 0) f(rows.rest_begin(), rows.rest);
     for (int64_t c = std::min(end, rows.chunks); c-- > begin;)

@@ -7,8 +7,7 @@ RT_ISA_BEGIN
 namespace {
 
 // The bounds are converted to the compute type once, outside the loop.
-template <class T>
-auto clamp_to(double low, double high) {
+template <class T> auto clamp_to(double low, double high) {
   return [low = T(low), high = T(high)](T v) {
     const bool outside = (v < low) | (v > high);  // false for a NaN
     const T bound = v < low ? low : high;
@@ -16,8 +15,7 @@ auto clamp_to(double low, double high) {
   };
 }
 
-template <class T>
-auto inside(double low, double high) {
+template <class T> auto inside(double low, double high) {
   return [low = T(low), high = T(high)](T v, T g) { return ((v >= low) & (v <= high)) ? g : T(0); };
 }
 

@@ -10,20 +10,12 @@ namespace {
 constexpr int64_t kShare = 1 << 15;
 
 // The type for sums and products of T: for integers the unsigned type, which wraps around.
-template <class T, bool = std::is_integral_v<T>>
-struct WrapOf {
-  using type = std::make_unsigned_t<T>;
-};
-template <class T>
-struct WrapOf<T, false> {
-  using type = T;
-};
-template <class T>
-using Wrap = typename WrapOf<T>::type;
+template <class T, bool = std::is_integral_v<T>> struct WrapOf { using type = std::make_unsigned_t<T>; };
+template <class T> struct WrapOf<T, false> { using type = T; };
+template <class T> using Wrap = typename WrapOf<T>::type;
 
 // a op b for two vectors, or for two numbers (then V and W are C). NaN on either side gives NaN.
-template <ReduceOp op, class V, class W>
-RT_INLINE V combined(V a, V b) {
+template <ReduceOp op, class V, class W> RT_INLINE V combined(V a, V b) {
   if constexpr (op == ReduceOp::max) return max_or_nan(a, b);
   else if constexpr (op == ReduceOp::min) {
     const V least = b < a ? b : a;
@@ -53,8 +45,7 @@ RT_INLINE void vectors(T* y, const Sources& x, int64_t at, compute_t<T> factor) 
   }
 }
 
-template <class T, ReduceOp op>
-void range(T* y, const Sources& x, int64_t begin, int64_t end, compute_t<T> factor) {
+template <class T, ReduceOp op> void range(T* y, const Sources& x, int64_t begin, int64_t end, compute_t<T> factor) {
   using C = compute_t<T>;
   constexpr int kUnroll = 4, kLane = kLanes<C>;
   int64_t i = begin;
@@ -68,8 +59,7 @@ void range(T* y, const Sources& x, int64_t begin, int64_t end, compute_t<T> fact
   }
 }
 
-template <class T, ReduceOp op>
-void combine_as(View y, const Sources& x, double factor) {
+template <class T, ReduceOp op> void combine_as(View y, const Sources& x, double factor) {
   constexpr int64_t kBlock = 4096;  // elements: they are divided while in the cache
   const int64_t divisor = std::is_integral_v<T> ? int64_t(1 / factor + 0.5) : 1;
   T* const out = y.as<T>();

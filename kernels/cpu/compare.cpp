@@ -6,8 +6,7 @@ RT_ISA_BEGIN
 
 namespace {
 
-template <class F>
-void compare(const F& f, const View& y, const View& a, const View& b) {
+template <class F> void compare(const F& f, const View& y, const View& a, const View& b) {
   if (!is_float(a.dtype)) map_as<int64_t>(f, y, a, b);
   else if (a.dtype == DType::f64 || b.dtype == DType::f64) map_as<double>(f, y, a, b);
   else map_as<float>(f, y, a, b);

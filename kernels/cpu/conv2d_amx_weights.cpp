@@ -44,8 +44,7 @@ RT_INLINE void pair_images_transposed(const TilePair& x, bf16* low, bf16* high) 
 // A row of outputs of stride 1 under windows of three taps, padded by one: the sums of the three taps, of twice 16
 // channels of x by 16 of dy, stay in tiles 0 to 5 along the row. Of seven loads for six products four find x in the L1
 // cache, where the pixel before brought it.
-template <bool left, bool right>
-RT_INLINE void pixel_step(Amx& unit, const bf16* x, const bf16* more, const bf16* dy) {
+template <bool left, bool right> RT_INLINE void pixel_step(Amx& unit, const bf16* x, const bf16* more, const bf16* dy) {
   unit.load<6>(dy, 64);
   if constexpr (left) unit.load<7>(x - kAmxTile, 64), unit.product<0, 7, 6>();
   unit.load<7>(x, 64), unit.product<1, 7, 6>();
@@ -64,16 +63,14 @@ RT_INLINE void pixel_row(Amx& unit, const bf16* x, const bf16* more, const bf16*
 }
 
 // Tile t of sums is tile t of the unit, for t < count.
-template <int count>
-RT_INLINE void load_sums(Amx& unit, float* const* at, bool zeros) {
+template <int count> RT_INLINE void load_sums(Amx& unit, float* const* at, bool zeros) {
   const auto one = [&]<int t>() {
     if constexpr (t < count) zeros ? unit.zero<t>() : unit.load<t>(at[t], 64);
   };
   one.template operator()<0>(), one.template operator()<1>(), one.template operator()<2>();
   one.template operator()<3>(), one.template operator()<4>(), one.template operator()<5>();
 }
-template <int count>
-RT_INLINE void store_sums(Amx& unit, float* const* at) {
+template <int count> RT_INLINE void store_sums(Amx& unit, float* const* at) {
   const auto one = [&]<int t>() {
     if constexpr (t < count) unit.store<t>(at[t], 64);
   };
@@ -216,8 +213,7 @@ class AmxWeights {
     bool first;    // nothing has been added yet
   };
   // The places of `count` sums: [channels][taps or columns]; a buffer, if they are written out at once.
-  template <int count, class At>
-  void sum_places(float* buffer, const At& at, float** to) const {
+  template <int count, class At> void sum_places(float* buffer, const At& at, float** to) const {
     for (int i = 0; i < count; ++i) to[i] = in_tiles_ ? buffer + i * kSums : at(i);
   }
 

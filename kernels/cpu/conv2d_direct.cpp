@@ -20,8 +20,7 @@ namespace {
 constexpr int64_t kDirectBlockPixels = 16 * kTileRows, kDirectBlockDepth = 256, kPairedBlockDepth = 640;
 
 // With products of O: the type that T is converted to, or bf16 itself, in pairs.
-template <class T, class O>
-class TapConvolution {
+template <class T, class O> class TapConvolution {
  public:
   using C = compute_t<T>;
   static constexpr int64_t kWidth = kTileCols<O>;

@@ -23,8 +23,7 @@ constexpr int64_t kPairedBlockPixels = 256, kPairedStripPanels = 4;
 constexpr int64_t kItems = 64;
 
 // With products of O: the type that T is converted to, or bf16 itself, in pairs of pixels.
-template <class T, class O>
-class WeightGradient {
+template <class T, class O> class WeightGradient {
  public:
   using C = compute_t<T>;
   static constexpr int64_t kWidth = kTileCols<O>;

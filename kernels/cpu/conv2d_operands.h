@@ -11,8 +11,7 @@ namespace {
 // One group of a convolution, forward or backward data: out (n, out_h, out_w, columns of out_c) from in (n, h, w, depth
 // of c). Weight (r, s, d, j) for input channel d and output channel j is w[(r kernel_w + s) tap + d depth_stride + j
 // column_stride].
-template <class T>
-struct DirectOperands {
+template <class T> struct DirectOperands {
   const T* in;
   int64_t n, h, w, c, depth;
   T* out;
@@ -44,8 +43,7 @@ DirectOperands<T> forward_operands(const View& y, const View& x, const View& w, 
           .bias = b.data ? b.as<T>() + group * z.kg : nullptr};
 }
 
-template <class T>
-DirectOperands<T> backward_operands(const View& dx, const View& dy, const View& w, int64_t group) {
+template <class T> DirectOperands<T> backward_operands(const View& dx, const View& dy, const View& w, int64_t group) {
   const ConvSizes z(dy, dx, w);
   return {.in = dy.as<T>() + group * z.kg,
           .n = z.n,

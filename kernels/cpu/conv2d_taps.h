@@ -74,8 +74,7 @@ struct Place {
 };
 
 // to[0, count) = from, converted.
-template <class T>
-RT_INLINE void copy_converted(const T* from, int64_t count, compute_t<T>* to) {
+template <class T> RT_INLINE void copy_converted(const T* from, int64_t count, compute_t<T>* to) {
   constexpr int lanes = kLanes<compute_t<T>>;
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) store(to + i, load_converted(from + i, lanes));
@@ -91,15 +90,13 @@ RT_INLINE void copy_converted(const bf16* from, int64_t count, bf16* to) {
   std::copy_n(from, count, to);
 #endif
 }
-template <class C>
-RT_INLINE void fill_zero(C* to, int64_t count) {
+template <class C> RT_INLINE void fill_zero(C* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = C(0.f);
 }
 
 // The inputs of each output position as rows of a matrix (n rows.places cols.places, taps x channels), of which only
 // blocks are ever written to memory (im2col by blocks), as C.
-template <class T, class C>
-class Patches {
+template <class T, class C> class Patches {
  public:
   // x: the first of the group's `channels`, of `c` in total.
   Patches(const T* x, int64_t h, int64_t w, int64_t c, int64_t channels, const Axis& rows, const Axis& cols)

@@ -25,8 +25,7 @@ void transpose_tile(T* to, int64_t to_step, const T* from, int64_t from_step, in
 
 // Whole tiles, one below the other. F is float or double and stands for any type of its size: bits are only moved. Goes
 // along columns first, which is x's memory order.
-template <class F>
-void transpose_whole_tiles(F* to, int64_t to_step, const F* from, int64_t from_step, int64_t rows) {
+template <class F> void transpose_whole_tiles(F* to, int64_t to_step, const F* from, int64_t from_step, int64_t rows) {
   constexpr int64_t lanes = kLanes<F>;
   for (int64_t j = 0; j < kTransposeTile; j += lanes)
     for (int64_t i = 0; i < rows; i += lanes) {
@@ -39,15 +38,13 @@ void transpose_whole_tiles(F* to, int64_t to_step, const F* from, int64_t from_s
 
 // For few columns: interleaves their elements, like channels of an image. The number is constant, so that the loop
 // vectorises.
-template <int columns, class T>
-void interleave(T* to, const T* from, int64_t step, int64_t rows) {
+template <int columns, class T> void interleave(T* to, const T* from, int64_t step, int64_t rows) {
   RT_IVDEP
   for (int64_t i = 0; i < rows; ++i)
     for (int j = 0; j < columns; ++j) to[i * columns + j] = from[i + j * step];
 }
 
-template <class T>
-void transpose_rows(T* to, const T* from, int64_t step, int64_t rows, int64_t columns) {
+template <class T> void transpose_rows(T* to, const T* from, int64_t step, int64_t rows, int64_t columns) {
   using F = std::conditional_t<sizeof(T) == 8, double, float>;
   if (columns == 2) return interleave<2>(to, from, step, rows);
   if (columns == 3) return interleave<3>(to, from, step, rows);
@@ -68,8 +65,7 @@ void transpose_rows(T* to, const T* from, int64_t step, int64_t rows, int64_t co
 }
 
 // Treats the last two axes of dense y as such matrices: one for each index of the other axes.
-template <class T>
-bool transpose_all(const Operand& y, const Operand& x) {
+template <class T> bool transpose_all(const Operand& y, const Operand& x) {
   const int last = y.rank - 1;
   if (last < 1 || !y.dense || x.strides[last - 1] != 1 || x.strides[last] < y.dims[last - 1] || y.dims[last - 1] < 8)
     return false;
@@ -93,8 +89,7 @@ bool transpose_all(const Operand& y, const Operand& x) {
 }
 
 // Same dtype: no conversion, so integers are not rounded by floating point. T stands for any type of its size, too.
-template <class T>
-void copy_same(const Operand& y, const Operand& x, int64_t n) {
+template <class T> void copy_same(const Operand& y, const Operand& x, int64_t n) {
   if (transpose_all<T>(y, x)) return;
   parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
     T buffer[kBlock];
@@ -119,8 +114,7 @@ void copy_same(const Operand& y, const Operand& x, int64_t n) {
 }
 
 // Dense y and x, one of which is f32 and the other one bf16.
-template <class Y, class X>
-void convert(const View& y, const View& x) {
+template <class Y, class X> void convert(const View& y, const View& x) {
   constexpr int64_t lanes = kLanes<float>;
   parallel_for(y.size(), kGrain, [&](int64_t begin, int64_t end) {
     Y* const to = y.as<Y>();

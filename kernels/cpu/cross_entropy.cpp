@@ -30,19 +30,14 @@ struct LossGradient {
   LossGradient(const View& d, const View& total, double scale) : dloss(d), factor(scale) {
     if (total.data) factor /= dloss.dtype == DType::f64 ? *total.as<double>() : double(*total.as<float>());
   }
-  template <class C>
-  C at(int64_t r) const {
+  template <class C> C at(int64_t r) const {
     const int64_t i = r * dloss.strides[0];
     return (dloss.dtype == DType::f64 ? C(dloss.as<double>()[i]) : C(dloss.as<float>()[i])) * C(factor);
   }
 };
 
-template <class C>
-struct Norms {
-  C top, sum;
-};  // of a row: the largest number, the sum of exp(x - top)
-template <class C>
-Norms<C> norms_of(const C* x, int64_t n) {
+template <class C> struct Norms { C top, sum; };  // of a row: the largest number, the sum of exp(x - top)
+template <class C> Norms<C> norms_of(const C* x, int64_t n) {
   const C top = row_max(x, n);
   return {top, row_sum<C>(n, [x, top](int64_t i) { return Math::exp(x[i] - top); })};
 }

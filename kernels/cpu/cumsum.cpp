@@ -13,14 +13,8 @@ namespace {
 constexpr int64_t kCumsumPart = 1 << 14;
 constexpr int kCumsumLines = 4;  // rows or parts at a time: each waits for its own sum only
 
-template <class A, class T>
-RT_INLINE A running(T x) {
-  return static_cast<A>(static_cast<compute_t<T>>(x));
-}
-template <class Y, class A>
-RT_INLINE Y stored(A sum) {
-  return static_cast<Y>(static_cast<compute_t<Y>>(sum));
-}
+template <class A, class T> RT_INLINE A running(T x) { return static_cast<A>(static_cast<compute_t<T>>(x)); }
+template <class Y, class A> RT_INLINE Y stored(A sum) { return static_cast<Y>(static_cast<compute_t<Y>>(sum)); }
 
 // n elements, `step` apart, from x on; the sums continue from sum.
 template <int lines, class T, class Y, class A>
@@ -34,8 +28,7 @@ void scan_lines(const T* const* x, Y* const* y, const A* before, int64_t n, int6
     }
 }
 
-template <class T, class A>
-A sum_of(const T* x, int64_t n) {
+template <class T, class A> A sum_of(const T* x, int64_t n) {
   constexpr int lanes = 8;
   A sum[lanes] = {};
   int64_t i = 0;
@@ -48,8 +41,7 @@ A sum_of(const T* x, int64_t n) {
 }
 
 // Rows (O, N). Parts are numbered in the direction of the sums.
-template <class T, class Y, class A>
-void cumsum_rows(const View& y, const View& x, bool reverse) {
+template <class T, class Y, class A> void cumsum_rows(const View& y, const View& x, bool reverse) {
   const int64_t rows = x.dims[0], n = x.dims[1], part = n > 2 * kCumsumPart ? kCumsumPart : n,
                 parts = ceil_div(n, part), step = reverse ? -1 : 1;
   const auto size_of_line = [&](int64_t line) { return std::min(part, n - line % parts * part); };
@@ -94,8 +86,7 @@ void cumsum_rows(const View& y, const View& x, bool reverse) {
 }
 
 // (O, N, R), R > 1: strips of columns.
-template <class T, class Y, class A>
-void cumsum_columns(const View& y, const View& x, bool reverse) {
+template <class T, class Y, class A> void cumsum_columns(const View& y, const View& x, bool reverse) {
   constexpr int64_t most = 1024;
   const int64_t outer = x.dims[0], n = x.dims[1], row = x.dims[2];
   const int64_t width = std::clamp<int64_t>(ceil_div(row * outer, threads()), 64, most), strips = ceil_div(row, width);

@@ -10,8 +10,7 @@ namespace {
 constexpr size_t kMostViews = 5;
 
 // Elements that lie together, in the compute type, and back.
-template <class T, class C>
-void convert(const T* from, int64_t n, C* to) {
+template <class T, class C> void convert(const T* from, int64_t n, C* to) {
   if constexpr (is_half_v<T>) widen(from, n, to);
   else if constexpr (is_half_v<C>) narrow(from, n, to);
   else
@@ -19,28 +18,24 @@ void convert(const T* from, int64_t n, C* to) {
 }
 
 // Calls f(at, count) for blocks of n elements.
-template <class F>
-void for_each_block(int64_t n, const F& f) {
+template <class F> void for_each_block(int64_t n, const F& f) {
   for (int64_t at = 0; at < n; at += kBlock) f(at, std::min(kBlock, n - at));
 }
 
 // Types of 16 bits are converted to and from float alone: another C takes a second step.
-template <class C>
-bool by_float(DType dtype) {
+template <class C> bool by_float(DType dtype) {
   return !std::is_same_v<C, float> && (dtype == DType::f16 || dtype == DType::bf16);
 }
 
 // Calls f.operator()<T>() for the others, and for those if C is float.
-template <class C, class F>
-void dispatch_to(DType dtype, const F& f) {
+template <class C, class F> void dispatch_to(DType dtype, const F& f) {
   dispatch(dtype, [&]<class T>() {
     if constexpr (!is_half_v<T> || std::is_same_v<C, float>) f.template operator()<T>();
   });
 }
 
 // Blocks of dense bf16 are converted in the order of lanes (wide.h): f does not see which element is where.
-template <class C>
-bool in_order_of_lanes(const Operand* operands, size_t count) {
+template <class C> bool in_order_of_lanes(const Operand* operands, size_t count) {
   if (kHalves<bf16> == 1 || !std::is_same_v<C, float> || operands[0].dtype != DType::bf16) return false;
   for (size_t k = 0; k < count; ++k)
     if (!(operands[k].dense && operands[k].dtype == DType::bf16) && !(k > 0 && operands[k].constant)) return false;
@@ -48,15 +43,13 @@ bool in_order_of_lanes(const Operand* operands, size_t count) {
 }
 
 // As Operand::load and store; n is a multiple of kWide.
-template <class C>
-void load_lanes(const Operand& x, int64_t begin, int64_t n, C* buffer) {
+template <class C> void load_lanes(const Operand& x, int64_t begin, int64_t n, C* buffer) {
   if constexpr (std::is_same_v<C, float>) {
     const bf16* const from = reinterpret_cast<const bf16*>(x.data) + begin;
     for (int64_t i = 0; i < n; i += kWide<bf16>) store_in_order<bf16>(buffer + i, load_wide(from + i, kWide<bf16>));
   }
 }
-template <class C>
-void store_lanes(const Operand& y, int64_t begin, int64_t n, const C* buffer) {
+template <class C> void store_lanes(const Operand& y, int64_t begin, int64_t n, const C* buffer) {
   if constexpr (std::is_same_v<C, float>) {
     bf16* const to = reinterpret_cast<bf16*>(y.data) + begin;
     for (int64_t i = 0; i < n; i += kWide<bf16>) store_wide(to + i, load_in_order<bf16>(buffer + i), kWide<bf16>);
@@ -65,8 +58,7 @@ void store_lanes(const Operand& y, int64_t begin, int64_t n, const C* buffer) {
 
 }  // namespace
 
-template <class C>
-void Operand::gather(int64_t begin, int64_t n, C* buffer) const {
+template <class C> void Operand::gather(int64_t begin, int64_t n, C* buffer) const {
   if (by_float<C>(dtype))
     return for_each_block(n, [&](int64_t at, int64_t count) {
       float some[kBlock];
@@ -90,8 +82,7 @@ void Operand::gather(int64_t begin, int64_t n, C* buffer) const {
   });
 }
 
-template <class C>
-void Operand::store(int64_t begin, int64_t n, const C* buffer) const {
+template <class C> void Operand::store(int64_t begin, int64_t n, const C* buffer) const {
   if (by_float<C>(dtype))
     return for_each_block(n, [&](int64_t at, int64_t count) {
       float some[kBlock];
@@ -114,8 +105,7 @@ void Operand::store(int64_t begin, int64_t n, const C* buffer) const {
   });
 }
 
-template <size_t N>
-std::array<Operand, N> operands_of(const std::array<View, N>& views) {
+template <size_t N> std::array<Operand, N> operands_of(const std::array<View, N>& views) {
   const Layout<N> layout = coalesce(views);
   std::array<Operand, N> out;
   for (size_t k = 0; k < N; ++k) {
@@ -138,8 +128,7 @@ template std::array<Operand, 5> operands_of(const std::array<View, 5>&);
 
 namespace {
 
-template <size_t... k>
-void put_operands(const View* const* views, Operand* to, std::index_sequence<k...>) {
+template <size_t... k> void put_operands(const View* const* views, Operand* to, std::index_sequence<k...>) {
   const auto operands = operands_of(std::array<View, sizeof...(k)>{*views[k]...});
   std::copy(operands.begin(), operands.end(), to);
 }
@@ -154,8 +143,7 @@ void put_operands(std::initializer_list<const View*> views, Operand* to) {
 
 }  // namespace
 
-template <class C>
-void map_blocks(Block<C> block, const void* f, std::initializer_list<const View*> views) {
+template <class C> void map_blocks(Block<C> block, const void* f, std::initializer_list<const View*> views) {
   const int64_t n = (*views.begin())->size();
   if (n == 0) return;
   const size_t operand_count = views.size();

@@ -31,8 +31,7 @@ void fill_range(View y, double first, double step) {
 namespace {
 
 // Calls f(b) for the blocks of four elements of y.
-template <class F>
-void for_each_block(const View& y, F&& f) {
+template <class F> void for_each_block(const View& y, F&& f) {
   parallel_for((y.size() + 3) / 4, kGrain / 16, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) f(b);
   });

@@ -14,8 +14,7 @@ inline int64_t checked(int64_t index, int64_t n, const char* op) {
 }
 
 // Calls f(o, begin, end) for the parts of [begin, end) in which number / size, o, is the same.
-template <class F>
-void for_each_line(int64_t begin, int64_t end, int64_t size, const F& f) {
+template <class F> void for_each_line(int64_t begin, int64_t end, int64_t size, const F& f) {
   for (int64_t k = begin, next = 0; k < end; k = next) {
     const int64_t o = k / size;
     next = std::min(end, (o + 1) * size);

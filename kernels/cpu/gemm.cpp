@@ -51,8 +51,7 @@ int64_t row_parts_of(int64_t m, int64_t n, int64_t k, int64_t parts) {
 }
 
 // Threads compute rectangles of the product.
-template <class Whole>
-void in_parts(const Whole& whole, int64_t m, int64_t n, int64_t k) {
+template <class Whole> void in_parts(const Whole& whole, int64_t m, int64_t n, int64_t k) {
   using C = typename Whole::C;
   constexpr int64_t width = Whole::kWidth;
   const int64_t parts = std::clamp<int64_t>(m * n * k / kParallelWork, 1, threads());

@@ -7,8 +7,7 @@
 RT_ISA_BEGIN
 
 // A matrix in memory: element (i, j) is at data[i * row_stride + j * col_stride].
-template <class T>
-struct Matrix {
+template <class T> struct Matrix {
   T* data;
   int64_t row_stride, col_stride;
   Matrix<T> transposed() const { return {data, col_stride, row_stride}; }

@@ -34,8 +34,7 @@ Gemm<T>::Gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T
   stage_size_ = stage_ ? std::min(m, kStageRows) * block_n_ : 0;
 }
 
-template <class T>
-void Gemm<T>::run(Range rows, Range cols, C* scratch) const {
+template <class T> void Gemm<T>::run(Range rows, Range cols, C* scratch) const {
   if constexpr (!kConvert) {
     if (dot_) return run_dots(rows, cols);
     if (!stage_)
@@ -56,8 +55,7 @@ void Gemm<T>::run(Range rows, Range cols, C* scratch) const {
     }
 }
 
-template <class T>
-void Gemm<T>::run_dots(Range rows, Range cols) const {
+template <class T> void Gemm<T>::run_dots(Range rows, Range cols) const {
   if constexpr (!kConvert) {
     const int64_t row_tiles = ceil_div(rows.size(), kDotRows), col_tiles = ceil_div(cols.size(), kDotCols);
     for (int64_t p = 0; p < k_; p += kDotBlockK)
@@ -76,8 +74,7 @@ void Gemm<T>::run_dots(Range rows, Range cols) const {
   }
 }
 
-template <class T>
-void Gemm<T>::run_tiles(Range rows, Range cols, C* scratch, C* to, int64_t to_stride) const {
+template <class T> void Gemm<T>::run_tiles(Range rows, Range cols, C* scratch, C* to, int64_t to_stride) const {
   C *packed_a = scratch, *packed_b = packed_a + a_size_, *bias_to = packed_b + b_size_;
   for (int64_t j = cols.begin; j < cols.end; j += block_n_) {
     const Range js{j, std::min(j + block_n_, cols.end)};
@@ -127,8 +124,7 @@ void Gemm<T>::run_row(int64_t rows, const Panels& panels, const TileArgs<C>& blo
 }
 
 // Packs a block of b, or, if b is read in place, only a last panel without whole vectors.
-template <class T>
-auto Gemm<T>::pack_block(int64_t p, int64_t depth, Range cols, C* to) const -> Panels {
+template <class T> auto Gemm<T>::pack_block(int64_t p, int64_t depth, Range cols, C* to) const -> Panels {
   constexpr int64_t width = kTileCols<C>;
   const T* from = b_.data + p * b_.row_stride + cols.begin * b_.col_stride;
   const int64_t n = cols.size(), in_place = pack_b_ ? 0 : n % kLanes<C> ? n / width * width : n;
@@ -140,8 +136,7 @@ auto Gemm<T>::pack_block(int64_t p, int64_t depth, Range cols, C* to) const -> P
   return {to, depth, width, n, nullptr};
 }
 
-template <class T>
-auto Gemm<T>::bias_row(Range cols, C* to) const -> const C* {
+template <class T> auto Gemm<T>::bias_row(Range cols, C* to) const -> const C* {
   if (!bias_) return nullptr;
   if constexpr (!kConvert) return bias_ + cols.begin;
   else {
@@ -151,8 +146,7 @@ auto Gemm<T>::bias_row(Range cols, C* to) const -> const C* {
 }
 
 // Prefetches part q of the rows of a that are packed next: the processor does not predict strided reads.
-template <class T>
-void Gemm<T>::prefetch(const T* panel, int64_t rows, int64_t depth, int64_t q, int64_t parts) const {
+template <class T> void Gemm<T>::prefetch(const T* panel, int64_t rows, int64_t depth, int64_t q, int64_t parts) const {
   constexpr int64_t line = 64 / int64_t(sizeof(T));
   const bool by_row = a_.col_stride == 1;
   const Range part = part_of(by_row ? rows : depth, parts, q);

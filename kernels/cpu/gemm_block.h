@@ -14,8 +14,7 @@ inline constexpr int64_t kBlockK = 384, kBlockN = 640;
 
 // One product, with choices that depend on its shape and strides. run() computes any rectangle of c; each element is
 // the same sum for any rectangle.
-template <class T>
-class Gemm {
+template <class T> class Gemm {
  public:
   using C = compute_t<T>;
   static constexpr int64_t kWidth = kTileCols<C>;

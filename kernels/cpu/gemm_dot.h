@@ -15,8 +15,7 @@ inline constexpr int kDotRows = RT_ISA_LEVEL == 3 ? 3 : 2;
 inline constexpr int kDotCols = RT_ISA_LEVEL == 3 ? 8 : 4;
 
 // c(r, j) = add(r, j) plus the product of row r of a and row j of b. A null add stands for zeros; it may be c itself.
-template <class T>
-struct DotArgs {
+template <class T> struct DotArgs {
   int64_t k;
   const T* a;
   int64_t a_stride;
@@ -43,8 +42,7 @@ RT_INLINE void dot_step(Vec<T> (&sum)[rows][kDotCols], const T* const* a, const 
 }
 
 // Sums the lanes of the columns from `first` on, of a row with `cols` columns, and stores the sums plus add.
-template <class T, int cols, int first = 0>
-RT_INLINE void finish_row(Vec<T>* sum, const T* add, T* c) {
+template <class T, int cols, int first = 0> RT_INLINE void finish_row(Vec<T>* sum, const T* add, T* c) {
   constexpr int group = std::min(kDotCols, kLanes<T>), count = std::min(group, cols - first);
   auto s = lane_sums<T, group>(sum + first);
   if (add) {
@@ -56,8 +54,7 @@ RT_INLINE void finish_row(Vec<T>* sum, const T* add, T* c) {
   if constexpr (first + group < cols) finish_row<T, cols, first + group>(sum, add, c);
 }
 
-template <class T, int rows, int cols>
-void dot_tile(const DotArgs<T>& t) {
+template <class T, int rows, int cols> void dot_tile(const DotArgs<T>& t) {
   constexpr int lanes = kLanes<T>;
   const T *a[rows], *b[cols];
 #pragma GCC unroll 4
@@ -73,16 +70,13 @@ void dot_tile(const DotArgs<T>& t) {
     finish_row<T, cols>(sum[r], t.add ? t.add + r * t.add_stride : nullptr, t.c + r * t.c_stride);
 }
 
-template <class T>
-using DotFn = void (*)(const DotArgs<T>&);
+template <class T> using DotFn = void (*)(const DotArgs<T>&);
 
 // kDots<T>[(rows - 1) * kDotCols + cols - 1]
-template <class T, size_t... i>
-constexpr std::array<DotFn<T>, sizeof...(i)> make_dots(std::index_sequence<i...>) {
+template <class T, size_t... i> constexpr std::array<DotFn<T>, sizeof...(i)> make_dots(std::index_sequence<i...>) {
   return {dot_tile<T, int(i) / kDotCols + 1, int(i) % kDotCols + 1>...};
 }
-template <class T>
-inline constexpr auto kDots = make_dots<T>(std::make_index_sequence<kDotRows * kDotCols>());
+template <class T> inline constexpr auto kDots = make_dots<T>(std::make_index_sequence<kDotRows * kDotCols>());
 
 }  // namespace
 

@@ -7,8 +7,7 @@
 
 RT_ISA_BEGIN
 
-template <class T>
-void multiply_panels(const PanelProduct<T>& x) {
+template <class T> void multiply_panels(const PanelProduct<T>& x) {
   const int64_t tiles = ceil_div(x.m, kTileRows);
   for (int64_t j = 0; j < x.n; j += kTileCols<T>)
     for (int64_t q = 0; q < tiles; ++q) {

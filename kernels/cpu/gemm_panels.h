@@ -12,8 +12,7 @@ RT_ISA_BEGIN
 //
 // bf16 is multiplied in pairs, into sums of f32: k is even, and for even p elements p and p + 1 are adjacent, at a[p *
 // a_stride + 2 * i] if not along k, and at b[... + p * b_step + 2 * (j % kTileCols)]. By AVX512-BF16 or its emulation.
-template <class T>
-struct PanelProduct {
+template <class T> struct PanelProduct {
   int64_t m, n, k;
   const T* a;
   int64_t a_stride;
@@ -27,13 +26,9 @@ struct PanelProduct {
   bool fetch;  // whether a, along k, comes from memory: its next rows are prefetched while the first panel is used
 };
 
-template <class T>
-void multiply_panels(const PanelProduct<T>& product);
+template <class T> void multiply_panels(const PanelProduct<T>& product);
 RT_BY_UNIT(multiply_pairs, void(const PanelProduct<bf16>& product));
-template <>
-inline void multiply_panels(const PanelProduct<bf16>& product) {
-  multiply_pairs(product);
-}
+template <> inline void multiply_panels(const PanelProduct<bf16>& product) { multiply_pairs(product); }
 
 // Rounds (rows, cols) of sums, by the unit that multiplies bf16: subnormal numbers become zeros.
 RT_BY_UNIT(round_sums,
@@ -42,8 +37,7 @@ RT_BY_UNIT(round_sums,
 namespace {
 
 // Calls f.operator()<T, O>() for a floating dtype T, whose products multiply O: T itself, or what it is converted to.
-template <class F>
-void with_products(DType dtype, F&& f) {
+template <class F> void with_products(DType dtype, F&& f) {
   if (dtype == DType::bf16 && bf16_choice().unit == Bf16Unit::avx512_bf16) return f.template operator()<bf16, bf16>();
   dispatch_float(dtype, [&]<class T>() { f.template operator()<T, compute_t<T>>(); });
 }

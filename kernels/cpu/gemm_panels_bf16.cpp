@@ -35,8 +35,7 @@ RT_INLINE Vec<int32_t> broadcast_pair(const bf16* p) {
   return Vec<int32_t>{} + pair;
 }
 
-template <int rows, int vectors, bool along_k>
-void run_pair_tile(const PairTile& args) {
+template <int rows, int vectors, bool along_k> void run_pair_tile(const PairTile& args) {
   constexpr int lanes = kLanes<float>, last = (vectors - 1) * lanes;
   const PairTile t = args;  // a copy, which stores to c cannot alias
   Vec<float> sum[rows][vectors] = {};

@@ -9,8 +9,7 @@ RT_ISA_BEGIN
 
 namespace {
 
-template <class T, int rows, int vectors>
-struct Tile {
+template <class T, int rows, int vectors> struct Tile {
   static constexpr int kLast = (vectors - 1) * kLanes<T>;
   Vec<T> sum[rows][vectors] = {};
 
@@ -36,8 +35,7 @@ struct Tile {
     if (p < t.k) step(b, [&](int r) { return a[r / 3][r % 3 * t.a_stride]; });
   }
 
-  template <bool whole>
-  RT_INLINE void finish(const TileArgs<T>& t) {
+  template <bool whole> RT_INLINE void finish(const TileArgs<T>& t) {
     const T* add = t.add;
     if (add)
 #pragma GCC unroll 16
@@ -62,8 +60,7 @@ struct Tile {
   }
 
  private:
-  template <class A>
-  RT_INLINE void step(const T* b, A&& a) {
+  template <class A> RT_INLINE void step(const T* b, A&& a) {
     Vec<T> bv[vectors];
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) bv[v] = load(b + v * kLanes<T>);
@@ -74,8 +71,7 @@ struct Tile {
   }
 };
 
-template <class T, int rows, int vectors, bool along_k>
-void tile_of(const TileArgs<T>& args) {
+template <class T, int rows, int vectors, bool along_k> void tile_of(const TileArgs<T>& args) {
   const TileArgs<T> t = args;  // a copy, which stores to c cannot alias
   Tile<T, rows, vectors> tile;
   if (t.k > 64) tile.prefetch(t);
@@ -85,8 +81,7 @@ void tile_of(const TileArgs<T>& args) {
   else tile.template finish<false>(t);
 }
 
-template <class T>
-using TileFn = void (*)(const TileArgs<T>&);
+template <class T> using TileFn = void (*)(const TileArgs<T>&);
 
 // kTiles<T, vectors, along_k>[rows - 1]
 template <class T, int vectors, bool along_k, size_t... r>
@@ -98,8 +93,7 @@ constexpr auto kTiles = make_tiles<T, vectors, along_k>(std::make_index_sequence
 
 }  // namespace
 
-template <class T>
-void run_tile(int64_t rows, bool along_k, const TileArgs<T>& args) {
+template <class T> void run_tile(int64_t rows, bool along_k, const TileArgs<T>& args) {
   const size_t r = size_t(rows - 1);
   if (args.cols > kLanes<T>) (along_k ? kTiles<T, 2, true>[r] : kTiles<T, 2, false>[r])(args);
   else (along_k ? kTiles<T, 1, true>[r] : kTiles<T, 1, false>[r])(args);

@@ -57,8 +57,7 @@ struct Samples {
     each([&](int64_t q) { apply(q / units, q % units); });
   }
   // f(offset, elements) for the rows of a unit, also the shorter last one.
-  template <class F>
-  void for_each_row_of(int64_t sample, int64_t unit, const F& f) const {
+  template <class F> void for_each_row_of(int64_t sample, int64_t unit, const F& f) const {
     const int64_t at = sample * size;
     for (int64_t r = rows.chunk_begin(unit); r < rows.chunk_end(unit); ++r) f(at + r * rows.n, rows.n);
     if (unit == units - 1 && rows.rest > 0) f(at + rows.rest_begin(), rows.rest);
@@ -76,8 +75,7 @@ struct Samples {
 
 // Adds the distances of `rows` rows from `shift`, and their squares, to the sums (2, wide_size(n)) of the columns; all
 // numbers are in the order of lanes.
-template <class T, class C>
-void add_distances(double* sums, const T* x, const C* shift, int64_t n, int64_t rows) {
+template <class T, class C> void add_distances(double* sums, const T* x, const C* shift, int64_t n, int64_t rows) {
   double* const squares = sums + wide_size<T>(n);
   for (; rows > 0; rows -= kTile, x += kTile * n)
     for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
@@ -97,8 +95,7 @@ void add_distances(double* sums, const T* x, const C* shift, int64_t n, int64_t 
 }
 
 // The mean of the first rows of a sample in each column: near the mean of all, so that no digits cancel out.
-template <class T, class C>
-void first_means(std::vector<C>& means, const T* x, int64_t n, int64_t rows) {
+template <class T, class C> void first_means(std::vector<C>& means, const T* x, int64_t n, int64_t rows) {
   for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
     for (int h = 0; h < kHalves<T>; ++h) {
       Vec<C> v[kTile];
@@ -132,10 +129,7 @@ template <class T, class C>
   });
 }
 
-template <class C>
-C at_or(const View& v, int64_t i, C otherwise) {
-  return v.data ? v.as<C>()[i] : otherwise;
-}
+template <class C> C at_or(const View& v, int64_t i, C otherwise) { return v.data ? v.as<C>()[i] : otherwise; }
 
 }  // namespace
 

@@ -21,8 +21,7 @@ struct PolicyFrame {
 
 // Each operation reads `from` and writes another image.
 
-template <int channels>
-void move_pixels(uint8_t* to, const uint8_t* from, const PolicyFrame& f, const Affine& a) {
+template <int channels> void move_pixels(uint8_t* to, const uint8_t* from, const PolicyFrame& f, const Affine& a) {
   const auto height = int32_t(f.height), width = int32_t(f.width);
   for (int32_t row = 0; row < height; ++row) {
     int32_t y = a.y + row * a.y_row, x = a.x + row * a.x_row;
@@ -36,14 +35,12 @@ void move_pixels(uint8_t* to, const uint8_t* from, const PolicyFrame& f, const A
   }
 }
 
-template <int channels>
-int32_t policy_luma(const uint8_t* x) {
+template <int channels> int32_t policy_luma(const uint8_t* x) {
   if constexpr (channels == 1) return x[0];
   else return luma(x[0], x[1], x[2]);
 }
 
-template <int channels>
-int32_t mean_of(const uint8_t* x, int64_t pixels) {
+template <int channels> int32_t mean_of(const uint8_t* x, int64_t pixels) {
   int64_t sum = 0;
   for (int64_t begin = 0; begin < pixels; begin += 4096) {
     int32_t part = 0;

@@ -11,8 +11,7 @@ RT_ISA_BEGIN
 namespace {
 
 // v, or `n` times `otherwise` if v has no data.
-template <class C>
-class PerElement {
+template <class C> class PerElement {
  public:
   PerElement(const View& v, int64_t n, double otherwise)
       : own_(v.data ? 0 : size_t(n), C(otherwise)), data_(v.data ? v.as<C>() : own_.data()) {}
@@ -25,8 +24,7 @@ class PerElement {
 
 // N sums over a row. f(read, to) adds to to[0 .. N) what a few neighbouring elements contribute, and gets those of an
 // operand p by read(p): a vector, or one at the end. Totals of blocks are in double.
-template <class C, int N, class F>
-RT_INLINE std::array<double, N> row_totals(int64_t n, const F& f) {
+template <class C, int N, class F> RT_INLINE std::array<double, N> row_totals(int64_t n, const F& f) {
   constexpr int64_t lanes = kLanes<C>, unroll = 4, block = 1024;
   std::array<double, N> total{};
   for (int64_t at = 0; at < n; at += block) {
@@ -46,13 +44,9 @@ RT_INLINE std::array<double, N> row_totals(int64_t n, const F& f) {
   return total;
 }
 
-template <class C>
-struct RowStatistics {
-  C high, low, inverse;
-};  // the mean is high + low
+template <class C> struct RowStatistics { C high, low, inverse; };  // the mean is high + low
 
-template <class C>
-RowStatistics<C> row_statistics(const C* x, int64_t n, double eps, bool centred) {
+template <class C> RowStatistics<C> row_statistics(const C* x, int64_t n, double eps, bool centred) {
   const C high = centred ? x[0] : C(0);
   // Distances from the first element: exact if all are equal, and no sum of large numbers.
   const auto from_first = [=](auto read, auto* to) { to[0] += read(x) - high; };

@@ -12,23 +12,20 @@ namespace {
 // digits of an element would else depend on whether it is in a loop's vectors or its rest.
 constexpr int64_t kLossWidth = 64;
 
-template <class C, class F>
-void loss_block(C* out, const C* x, const C* t, const C* q, int64_t n) {
+template <class C, class F> void loss_block(C* out, const C* x, const C* t, const C* q, int64_t n) {
   RT_IVDEP
   for (int64_t i = 0; i < n; ++i) out[i] = F::of(x[i], t[i], q[i]);
 }
 
-template <class C>
-using LossBlock = void (*)(C* out, const C* x, const C* t, const C* q, int64_t n);
+template <class C> using LossBlock = void (*)(C* out, const C* x, const C* t, const C* q, int64_t n);
 
 // mse_value::of(x, t, q) and so on.
-#define RT_LOSS_PART(part, expression)                                                        \
-  struct part {                                                                               \
-    template <class T>                                                                        \
-    RT_INLINE static T of([[maybe_unused]] T x, [[maybe_unused]] T t, [[maybe_unused]] T q) { \
-      using M [[maybe_unused]] = Math;                                                        \
-      return expression;                                                                      \
-    }                                                                                         \
+#define RT_LOSS_PART(part, expression)                                                                           \
+  struct part {                                                                                                  \
+    template <class T> RT_INLINE static T of([[maybe_unused]] T x, [[maybe_unused]] T t, [[maybe_unused]] T q) { \
+      using M [[maybe_unused]] = Math;                                                                           \
+      return expression;                                                                                         \
+    }                                                                                                            \
   };
 #define X(name, value, dx, dt)      \
   RT_LOSS_PART(name##_value, value) \
@@ -38,8 +35,7 @@ RT_LOSSES(X)
 #undef X
 #undef RT_LOSS_PART
 
-template <class C>
-LossBlock<C> loss_block_of(Loss loss, LossPart part) {
+template <class C> LossBlock<C> loss_block_of(Loss loss, LossPart part) {
   constexpr LossBlock<C> table[][3] = {
 #define X(name, ...) {loss_block<C, name##_value>, loss_block<C, name##_to_input>, loss_block<C, name##_to_target>},
       RT_LOSSES(X)
@@ -49,8 +45,7 @@ LossBlock<C> loss_block_of(Loss loss, LossPart part) {
 }
 
 // The operands of a loss in the compute type C, block by block. Their order: x, t, q, w, dy.
-template <class C>
-class LossOperands {
+template <class C> class LossOperands {
   static constexpr size_t kOperands = 5;
 
  public:
@@ -111,8 +106,7 @@ class LossOperands {
 };
 
 // f(first element, number of elements, a reader) for each block of n elements.
-template <class C, class F>
-void for_each_loss_block(int64_t n, const LossOperands<C>& operands, const F& f) {
+template <class C, class F> void for_each_loss_block(int64_t n, const LossOperands<C>& operands, const F& f) {
   parallel_for((n + kBlock - 1) / kBlock, kGrain / kBlock, [&](int64_t begin, int64_t end) {
     typename LossOperands<C>::Reader reader(operands);
     for (int64_t at = begin * kBlock; at < std::min(n, end * kBlock); at += kBlock)

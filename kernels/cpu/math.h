@@ -18,57 +18,25 @@ struct Math {
   RT_INLINE static double erf(double x) { return std::erf(x); }
   RT_INLINE static double log1p(double x) { return std::log1p(x); }
   RT_INLINE static double expm1(double x) { return std::expm1(x); }
-  template <class T>
-  RT_INLINE static T sin(T x) {
-    return std::sin(x);
-  }
-  template <class T>
-  RT_INLINE static T cos(T x) {
-    return std::cos(x);
-  }
-  template <class T>
-  RT_INLINE static T atan2(T y, T x) {
-    return std::atan2(y, x);
-  }
-  template <class T>
-  RT_INLINE static T floor(T x) {
-    return std::floor(x);
-  }
-  template <class T>
-  RT_INLINE static T ceil(T x) {
-    return std::ceil(x);
-  }
-  template <class T>
-  RT_INLINE static T trunc(T x) {
-    return std::trunc(x);
-  }
-  template <class T>
-  RT_INLINE static T round(T x) {
-    return std::nearbyint(x);
-  }  // to the even neighbour
+  template <class T> RT_INLINE static T sin(T x) { return std::sin(x); }
+  template <class T> RT_INLINE static T cos(T x) { return std::cos(x); }
+  template <class T> RT_INLINE static T atan2(T y, T x) { return std::atan2(y, x); }
+  template <class T> RT_INLINE static T floor(T x) { return std::floor(x); }
+  template <class T> RT_INLINE static T ceil(T x) { return std::ceil(x); }
+  template <class T> RT_INLINE static T trunc(T x) { return std::trunc(x); }
+  template <class T> RT_INLINE static T round(T x) { return std::nearbyint(x); }  // to the even neighbour
   // As in Python: the remainder has the sign of b; the quotient is the whole number that belongs to it.
-  template <class T>
-  RT_INLINE static T remainder(T a, T b) {
+  template <class T> RT_INLINE static T remainder(T a, T b) {
     const T r = std::fmod(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
   }
-  template <class T>
-  RT_INLINE static T quotient(T a, T b) {
+  template <class T> RT_INLINE static T quotient(T a, T b) {
     const T r = std::fmod(a, b);
     return b == 0 ? a / b : round((a - r) / b - (r != 0 && (r < 0) != (b < 0) ? 1 : 0));
   }
-  template <class T>
-  RT_INLINE static T sqrt(T x) {
-    return std::sqrt(x);
-  }
-  template <class T>
-  RT_INLINE static T pow(T x, T y) {
-    return std::pow(x, y);
-  }
-  template <class T>
-  RT_INLINE static T abs(T x) {
-    return std::fabs(x);
-  }
+  template <class T> RT_INLINE static T sqrt(T x) { return std::sqrt(x); }
+  template <class T> RT_INLINE static T pow(T x, T y) { return std::pow(x, y); }
+  template <class T> RT_INLINE static T abs(T x) { return std::fabs(x); }
 
   // exp(x) = 2^n exp(r), |r| <= ln(2)/2; minimax coefficients of Cephes' expf (Moshier).
   RT_INLINE static float exp(float x) {
@@ -93,8 +61,7 @@ struct Math {
   RT_INLINE static float log2(float x) { return logarithm<true>(x); }  // exact for powers of two
 
   // log(m 2^e) with m in [sqrt(1/2), sqrt(2)); coefficients of Cephes' logf.
-  template <bool kBinary>
-  RT_INLINE static float logarithm(float x) {
+  template <bool kBinary> RT_INLINE static float logarithm(float x) {
     const bool subnormal = x < 1.17549435e-38f;
     const uint32_t bits = std::bit_cast<uint32_t>(subnormal ? x * 8388608.f : x);
     const uint32_t shifted = bits - 0x3f3504f3u;

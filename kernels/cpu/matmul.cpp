@@ -12,8 +12,7 @@ namespace {
 // Multiply-adds per matrix. Up to this size threads divide the batch, above it each matrix.
 constexpr int64_t kSmallMatrix = 1 << 22;
 
-template <class T>
-void batched(const View& y, const View& a, const View& w) {
+template <class T> void batched(const View& y, const View& a, const View& w) {
   const int64_t batch = y.dims[0], m = y.dims[1], n = y.dims[2], k = a.dims[2];
   const auto one = [&](int64_t count, int64_t rows, int64_t i) {
     gemm<T>(count * rows, n, k, {a.as<const T>() + i * a.strides[0], a.strides[1], a.strides[2]},

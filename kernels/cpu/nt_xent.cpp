@@ -21,8 +21,7 @@ constexpr int64_t kTileScores = 192, kBlockRows = 8 * kTileRows;
 constexpr int64_t kDepth = 384;  // of a product: a panel of this depth fits into the L1 cache
 
 // x y^T, unscaled.
-template <class C>
-class Scores {
+template <class C> class Scores {
  public:
   static constexpr int64_t kWidth = kTileCols<C>;
   static constexpr int64_t kStride =
@@ -38,8 +37,7 @@ class Scores {
   }
 
   // Calls f(rows, scratch) for blocks of rows, in parallel. scratch is for for_each_tile.
-  template <class F>
-  void for_each_block(const F& f) const {
+  template <class F> void for_each_block(const F& f) const {
     const int64_t tiles = ceil_div(rows_, kTileRows), each = round_up(kBlockRows * (d_ + kStride), kLanes<C>);
     const Scratch<C> scratch(parts_for(tiles) * each, device_);
     parallel_parts(tiles, [&](int64_t part, Range own) {
@@ -51,8 +49,7 @@ class Scores {
 
   // Calls f(columns, scores) for the tiles of a block of rows, from the first columns to the last. Rows of scores are
   // kStride apart.
-  template <class F>
-  void for_each_tile(Range rows, C* scratch, const F& f) const {
+  template <class F> void for_each_tile(Range rows, C* scratch, const F& f) const {
     C *packed = scratch, *scores = scratch + rows.size() * d_;
     pack_panel(x_ + rows.begin * d_, d_, 1, rows.size(), rows.size(), d_, packed);
     for (int64_t j = 0; j < columns_; j += kTileScores) {
@@ -78,14 +75,12 @@ class Scores {
 };
 
 // The element of `column` in a tile's row; null if it is not in the tile.
-template <class C>
-C* find(C* row, Range columns, int64_t column) {
+template <class C> C* find(C* row, Range columns, int64_t column) {
   return column >= columns.begin && column < columns.end ? row + (column - columns.begin) : nullptr;
 }
 
 // The sum of exp over the scores of a row. Each lane holds exp(top) sum; lanes are combined only at the end of the row.
-template <class C>
-struct RowSum {
+template <class C> struct RowSum {
   static constexpr int kN = kLanes<C>;
   alignas(kVectorBytes) C top[kN], sum[kN] = {};
   C positive = 0;
@@ -141,8 +136,7 @@ void forward(const View& loss, const View& lse, const View& x, const View& y, co
 }
 
 // dx += weights y, with weights computed in place of scores.
-template <class C>
-class Accumulation {
+template <class C> class Accumulation {
  public:
   static constexpr int64_t kWidth = kTileCols<C>;
 
@@ -176,8 +170,7 @@ class Accumulation {
 };
 
 // Replaces scores s by weights g (exp(s scale - lse) + ...).
-template <class C>
-void weigh(C* s, int64_t n, C scale, C g, const C* x_lse, const C* y_lse) {
+template <class C> void weigh(C* s, int64_t n, C scale, C g, const C* x_lse, const C* y_lse) {
   if (!y_lse) {
     const C shift = *x_lse;
     for (int64_t j = 0; j < n; ++j) s[j] = g * Math::exp(s[j] * scale - shift);

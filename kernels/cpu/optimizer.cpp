@@ -36,8 +36,7 @@ void check_parameters(const View& w, const char* name) {
 }
 
 // Calls f(begin, end) over parts of the buffers, with the C++ type of the parameters.
-template <class F>
-void for_each_part(const View& w, const char* name, const F& f) {
+template <class F> void for_each_part(const View& w, const char* name, const F& f) {
   check_parameters(w, name);
   parallel_for(w.size(), kGrain, [&](int64_t begin, int64_t end) {
     [[maybe_unused]] const FlushDenormals flush;
@@ -49,8 +48,7 @@ void for_each_part(const View& w, const char* name, const F& f) {
 // The loops take scalars by value. Otherwise the compiler must assume that a store to w changes a captured scalar, and
 // does not vectorise the loop.
 
-template <class T>
-void sgd(T* w, const T* g, int64_t n, T factor, T lr, T decay) {
+template <class T> void sgd(T* w, const T* g, int64_t n, T factor, T lr, T decay) {
   RT_IVDEP
   for (int64_t i = 0; i < n; ++i) w[i] -= lr * (factor * g[i] + decay * w[i]);
 }
@@ -91,8 +89,7 @@ void adam(T* w, T* m, T* v, const T* g, int64_t n, T factor, T size, T beta1, T 
   }
 }
 
-template <class T>
-void ema(T* average, const T* w, int64_t n, T decay, T rest) {
+template <class T> void ema(T* average, const T* w, int64_t n, T decay, T rest) {
   RT_IVDEP
   for (int64_t i = 0; i < n; ++i) average[i] = decay * average[i] + rest * w[i];
 }

@@ -10,8 +10,7 @@ RT_ISA_BEGIN
 namespace {
 
 // to[i] = the sum of partials[q size + i] for q < count, in the order of q.
-template <class T>
-void add_partials(const compute_t<T>* partials, int64_t count, int64_t size, T* to) {
+template <class T> void add_partials(const compute_t<T>* partials, int64_t count, int64_t size, T* to) {
   parallel_for(size, 1 << 13, [&](int64_t begin, int64_t end) {
     constexpr int64_t block = 512;
     for (int64_t i = begin; i < end; i += block) {

@@ -11,8 +11,7 @@ namespace {
 
 // Calls f(out, n, i, j) for each position of `to` (N, H, W, C), where out has C elements of the compute type. Each call
 // reads about `work` times C elements.
-template <class T, class F>
-void for_each_place(const View& to, int64_t work, const F& f) {
+template <class T, class F> void for_each_place(const View& to, int64_t work, const F& f) {
   using C = compute_t<T>;
   const int64_t channels = to.dims[3], columns = to.dims[2], lines = to.dims[0] * to.dims[1];
   const int64_t line = std::max<int64_t>(1, columns * channels * work);
@@ -28,8 +27,7 @@ void for_each_place(const View& to, int64_t work, const F& f) {
   });
 }
 
-template <class T, class C>
-void keep_larger(C* top, int32_t* index, const T* x, int32_t place, int64_t n) {
+template <class T, class C> void keep_larger(C* top, int32_t* index, const T* x, int32_t place, int64_t n) {
   RT_IVDEP
   for (int64_t c = 0; c < n; ++c) {
     const C v = C(x[c]);
@@ -39,14 +37,12 @@ void keep_larger(C* top, int32_t* index, const T* x, int32_t place, int64_t n) {
   }
 }
 
-template <class T, class C>
-void add_where(C* dx, const T* dy, const int32_t* index, int32_t place, int64_t n) {
+template <class T, class C> void add_where(C* dx, const T* dy, const int32_t* index, int32_t place, int64_t n) {
   RT_IVDEP
   for (int64_t c = 0; c < n; ++c) dx[c] += index[c] == place ? C(dy[c]) : C(0);
 }
 
-template <class T, class C>
-void add_scaled(C* y, const T* x, C scale, int64_t n) {
+template <class T, class C> void add_scaled(C* y, const T* x, C scale, int64_t n) {
   RT_IVDEP
   for (int64_t c = 0; c < n; ++c) y[c] += C(x[c]) * scale;
 }

@@ -32,8 +32,7 @@ struct Workspace {
 };
 
 // Crops the image, resizes the crop to the view and calls use(row, bytes) for each row of it, (OW, C).
-template <class F>
-void crop(Workspace& w, const uint8_t* image, const ViewFrame& f, const RandomView& v, F&& use) {
+template <class F> void crop(Workspace& w, const uint8_t* image, const ViewFrame& f, const RandomView& v, F&& use) {
   const auto axis = [&f](int64_t from, int64_t to) { return ScaledAxis{.from = from, .to = to, .how = f.how}; };
   w.resampler.begin(image + (v.top * f.width + v.left) * f.channels, f.width * f.channels, f.channels,
                     {axis(v.height, f.out_height), 0, f.out_height}, {axis(v.width, f.out_width), 0, f.out_width});
@@ -52,8 +51,7 @@ void move_row(uint8_t* __restrict line, uint8_t* __restrict planes, const ViewFr
       if constexpr (to_planes) planes[c * n + i] = line[i * channels + c];
       else line[i * channels + c] = planes[c * n + i];
 }
-template <bool to_planes>
-void move_row(uint8_t* line, uint8_t* planes, const ViewFrame& f) {
+template <bool to_planes> void move_row(uint8_t* line, uint8_t* planes, const ViewFrame& f) {
   if (f.channels == 3) move_row<to_planes, 3>(line, planes, f);
   else move_row<to_planes, 0>(line, planes, f);
 }
@@ -115,8 +113,7 @@ void jitter(uint8_t* x, int64_t n, const RandomView& v) {
 }
 
 // sums[i] += weight (a[i] + b[i]).
-template <class T>
-void add_weighted(uint32_t* __restrict sums, const T* a, const T* b, uint32_t weight, int64_t n) {
+template <class T> void add_weighted(uint32_t* __restrict sums, const T* a, const T* b, uint32_t weight, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sums[i] += weight * (uint32_t(a[i]) + uint32_t(b[i]));
 }
 

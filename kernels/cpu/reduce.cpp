@@ -10,97 +10,59 @@ namespace {
 // combine() takes numbers or vectors. kMaps: whether map() is not the identity.
 struct Sum {
   static constexpr bool kMaps = false;
-  template <class C>
-  static constexpr C identity() {
-    return C(0);
-  }
-  template <class V>
-  RT_INLINE static V combine(V a, V b) {
+  template <class C> static constexpr C identity() { return C(0); }
+  template <class V> RT_INLINE static V combine(V a, V b) {
     if constexpr (std::is_same_v<V, int64_t>) return V(uint64_t(a) + uint64_t(b));
     else return a + b;
   }
-  template <class C>
-  RT_INLINE static C map(C x, C) {
-    return x;
-  }
+  template <class C> RT_INLINE static C map(C x, C) { return x; }
 };
 struct Product : Sum {
-  template <class C>
-  static constexpr C identity() {
-    return C(1);
-  }
-  template <class V>
-  RT_INLINE static V combine(V a, V b) {
+  template <class C> static constexpr C identity() { return C(1); }
+  template <class V> RT_INLINE static V combine(V a, V b) {
     if constexpr (std::is_same_v<V, int64_t>) return V(uint64_t(a) * uint64_t(b));
     else return a * b;
   }
 };
 struct Max {
   static constexpr bool kMaps = false;
-  template <class C>
-  static constexpr C identity() {
+  template <class C> static constexpr C identity() {
     using Limits = std::numeric_limits<C>;
     return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
   }
-  template <class V>
-  RT_INLINE static V combine(V a, V b) {
-    return max_or_nan(a, b);
-  }
-  template <class C>
-  RT_INLINE static C map(C x, C) {
-    return x;
-  }
+  template <class V> RT_INLINE static V combine(V a, V b) { return max_or_nan(a, b); }
+  template <class C> RT_INLINE static C map(C x, C) { return x; }
 };
 struct Min : Max {
-  template <class C>
-  static constexpr C identity() {
+  template <class C> static constexpr C identity() {
     using Limits = std::numeric_limits<C>;
     return Limits::has_infinity ? Limits::infinity() : Limits::max();
   }
-  template <class V>
-  RT_INLINE static V combine(V a, V b) {
-    return min_or_nan(a, b);
-  }
+  template <class V> RT_INLINE static V combine(V a, V b) { return min_or_nan(a, b); }
 };
 struct MappedSum : Sum {
   static constexpr bool kMaps = true;
 };
 struct SumDistance : MappedSum {  // from p
-  template <class C>
-  RT_INLINE static C map(C x, C p) {
-    return x - p;
-  }
+  template <class C> RT_INLINE static C map(C x, C p) { return x - p; }
 };
 struct SumSquaredDistance : MappedSum {  // from p
-  template <class C>
-  RT_INLINE static C map(C x, C p) {
-    return (x - p) * (x - p);
-  }
+  template <class C> RT_INLINE static C map(C x, C p) { return (x - p) * (x - p); }
 };
 struct SumSquares : MappedSum {
-  template <class C>
-  RT_INLINE static C map(C x, C) {
-    return x * x;
-  }
+  template <class C> RT_INLINE static C map(C x, C) { return x * x; }
 };
 struct SumExp : MappedSum {
-  template <class C>
-  RT_INLINE static C map(C x, C p) {
-    return Math::exp(x - p);
-  }
+  template <class C> RT_INLINE static C map(C x, C p) { return Math::exp(x - p); }
 };
 struct CountEqual : MappedSum {
-  template <class C>
-  RT_INLINE static C map(C x, C p) {
-    return x == p ? C(1) : C(0);
-  }
+  template <class C> RT_INLINE static C map(C x, C p) { return x == p ? C(1) : C(0); }
 };
 
 constexpr auto kAsIs = [](auto total, auto) { return total; };
 
 // Calls f with memory for y in the compute type: y itself, or scratch that is converted afterwards.
-template <class F>
-void in_compute_type(const View& y, const F& f) {
+template <class F> void in_compute_type(const View& y, const F& f) {
   if (y.dtype == DType::f64) return f(y.as<double>());
   const bool direct = y.dtype == DType::f32;
   std::vector<float> out(direct ? 0 : size_t(y.size()));
@@ -109,8 +71,7 @@ void in_compute_type(const View& y, const F& f) {
 }
 
 // Reduces floating-point or whole numbers (i64).
-template <class R>
-void reduce_numbers(const View& y, const View& x) {
+template <class R> void reduce_numbers(const View& y, const View& x) {
   const ReducePlan plan(y, x);
   if (y.dtype == DType::i64) return reduce<R, int64_t>(plan, y.as<int64_t>(), nullptr, kAsIs);
   in_compute_type(y, [&]<class C>(C* out) { reduce<R, C>(plan, out, nullptr, kAsIs); });

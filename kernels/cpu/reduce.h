@@ -35,12 +35,10 @@ struct ReducePlan {
 };
 
 // Totals of blocks are in double, so that the error of a long sum is that of a block; those of whole numbers are exact.
-template <class C>
-using Total = std::conditional_t<std::is_same_v<C, int64_t>, int64_t, double>;
+template <class C> using Total = std::conditional_t<std::is_same_v<C, int64_t>, int64_t, double>;
 
 // Combines map(x[i], p) for i < n <= kBlock into one value, with four vectors of partial results.
-template <class R, class C>
-C reduce_block(const C* x, int64_t n, C p) {
+template <class R, class C> C reduce_block(const C* x, int64_t n, C p) {
   constexpr int64_t lanes = kLanes<C>, unroll = 4;
   C mapped[kBlock];
   if constexpr (R::kMaps) {
@@ -72,8 +70,7 @@ RT_INLINE void add_rows_of(C* acc, int64_t n, const C* param, const Rows*... x) 
 }
 
 // What depends on the reduction: all else is compiled once per C.
-template <class C>
-struct Reduction {
+template <class C> struct Reduction {
   C identity;
   Total<C> total;  // of nothing
   Total<C> (*combine)(Total<C> a, Total<C> b);
@@ -95,8 +92,7 @@ inline constexpr Reduction<C> kReduction{
     }};
 
 // y[i] = finish(total[i], p[i]) for n outputs; a null p stands for zeros.
-template <class C>
-struct Finish {
+template <class C> struct Finish {
   void (*run)(const void* f, C* y, const Total<C>* total, const C* p, int64_t n);
   const void* f;
   void operator()(C* y, const Total<C>* total, const C* p, int64_t n) const { run(f, y, total, p, n); }
@@ -115,8 +111,7 @@ Total<C> reduce_range(const Reduction<C>& r, const Operand& x, int64_t offset, i
   return total;
 }
 
-template <class F>
-void for_each_output(const ReducePlan& plan, int64_t begin, int64_t end, F&& f) {
+template <class F> void for_each_output(const ReducePlan& plan, int64_t begin, int64_t end, F&& f) {
   plan.outputs.for_each_run(begin, end - begin, [&](int64_t offset, int64_t step, int64_t count, int64_t at) {
     for (int64_t i = 0; i < count; ++i) f(begin + at + i, offset + i * step);
   });
@@ -208,8 +203,7 @@ template <class C>
 }
 
 // y and p (or null) have one value per output, in the order of y's elements.
-template <class R, class C, class F>
-void reduce(const ReducePlan& plan, C* y, const C* p, const F& f) {
+template <class R, class C, class F> void reduce(const ReducePlan& plan, C* y, const C* p, const F& f) {
   const auto run = [](const void* function, C* to, const Total<C>* total, const C* param, int64_t n) {
     const F& own = *static_cast<const F*>(function);
     for (int64_t i = 0; i < n; ++i) to[i] = C(own(total[i], param ? param[i] : C(0)));

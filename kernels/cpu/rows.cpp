@@ -8,8 +8,7 @@
 
 RT_ISA_BEGIN
 
-template <class C>
-void map_rows(RowFunction<C> function, const void* f, const View& y, const View* x, size_t inputs) {
+template <class C> void map_rows(RowFunction<C> function, const void* f, const View& y, const View* x, size_t inputs) {
   const int64_t columns = x->dims[x->rank - 1], rows = columns ? x->size() / columns : 0;
   const int64_t grain = std::max<int64_t>(1, kGrain / 8 / std::max<int64_t>(columns, 1));
   dispatch_float(x->dtype, [&]<class T>() {

@@ -16,18 +16,15 @@ constexpr int64_t kCountedRow = 256;   // elements up to which comparing all wit
 constexpr int64_t kLongRow = 1 << 16;  // elements from which on a row is divided among threads
 
 // A key with the index of its element: no two are equal, so that any way of sorting keeps the order of equal keys.
-template <class K>
-struct SortEntry;
-template <>
-struct SortEntry<uint32_t> {
+template <class K> struct SortEntry;
+template <> struct SortEntry<uint32_t> {
   uint64_t word;
   static SortEntry of(uint32_t key, int64_t index) { return {uint64_t(key) << 32 | uint64_t(index)}; }
   uint32_t key() const { return uint32_t(word >> 32); }
   int64_t index() const { return int64_t(uint32_t(word)); }
   bool operator<(const SortEntry& other) const { return word < other.word; }
 };
-template <>
-struct SortEntry<uint64_t> {
+template <> struct SortEntry<uint64_t> {
   uint64_t own;
   int64_t at;
   static SortEntry of(uint64_t key, int64_t index) { return {key, index}; }
@@ -38,8 +35,7 @@ struct SortEntry<uint64_t> {
 
 // Moves a[0, n) to b in the order of one digit of the keys, and of equal digits in the order of a. `counts` has kDigits
 // numbers for each of `parts`. Returns false and moves nothing if all have the same digit.
-template <class E>
-bool sort_by_digit(const E* a, E* b, int64_t n, int shift, int64_t* counts, int64_t parts) {
+template <class E> bool sort_by_digit(const E* a, E* b, int64_t n, int shift, int64_t* counts, int64_t parts) {
   const auto digit = [shift](const E& e) { return int64_t((e.key() >> shift) & (kDigits - 1)); };
   const auto each_part = [&](const auto& f) {
     parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
@@ -64,8 +60,7 @@ bool sort_by_digit(const E* a, E* b, int64_t n, int shift, int64_t* counts, int6
 
 // Sorts a[0, n), which is in the order of the indices and whose keys have `bits` bits, with the help of b[0, n).
 // Returns the one that has the result.
-template <class E>
-E* sort_entries(E* a, E* b, int64_t n, int bits) {
+template <class E> E* sort_entries(E* a, E* b, int64_t n, int bits) {
   const int64_t parts = n < kLongRow ? 1 : parts_for(n);
   std::vector<int64_t> counts(static_cast<size_t>(parts * kDigits));
   for (int shift = 0; shift < bits; shift += 8)
@@ -74,8 +69,7 @@ E* sort_entries(E* a, E* b, int64_t n, int bits) {
 }
 
 // place[i] = the number of keys in front of key i in the sorted row. The room of both is kCountedRow.
-template <class K>
-void count_places(K* keys, int64_t n, K* place) {
+template <class K> void count_places(K* keys, int64_t n, K* place) {
   constexpr int64_t lanes = 16;
   std::fill(keys + n, keys + round_up(n, lanes), K(0));
   for (int64_t first = 0; first < n; first += lanes) {
@@ -93,8 +87,7 @@ void count_places(K* keys, int64_t n, K* place) {
 }
 
 // Collects the k first of the entries that it is given, in the order of their indices.
-template <class K>
-struct FirstEntries {
+template <class K> struct FirstEntries {
   SortEntry<K>* kept;  // (room)
   int64_t k, room, count = 0;
   bool limited = false;
@@ -163,8 +156,7 @@ void take(void* values, const void* x, size_t size, const int64_t* indices, int6
 }
 
 // One row after the other, in the memory that it holds. K: of the keys, which sort_keys gives.
-template <class K>
-class RowSorter {
+template <class K> class RowSorter {
  public:
   using Keys = void (*)(const void* x, int64_t first, int64_t n, bool descending, K* keys);
 
@@ -196,8 +188,7 @@ class RowSorter {
       if (int64_t(place[i]) < k_) indices[place[i]] = i;
   }
   // Calls f(keys, count, first) for the blocks of [begin, end).
-  template <class F>
-  void each_block(const char* x, int64_t begin, int64_t end, const F& f) const {
+  template <class F> void each_block(const char* x, int64_t begin, int64_t end, const F& f) const {
     K keys[kBlock];
     for (int64_t first = begin; first < end; first += kBlock) {
       const int64_t count = std::min(kBlock, end - first);

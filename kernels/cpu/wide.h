@@ -7,52 +7,38 @@ RT_ISA_BEGIN
 
 namespace {
 
-template <class T>
-inline constexpr int kHalves = RT_ISA_LEVEL == 3 && std::is_same_v<T, bf16> ? 2 : 1;
-template <class T>
-inline constexpr int kWide = kHalves<T>* kLanes<compute_t<T>>;  // elements
+template <class T> inline constexpr int kHalves = RT_ISA_LEVEL == 3 && std::is_same_v<T, bf16> ? 2 : 1;
+template <class T> inline constexpr int kWide = kHalves<T>* kLanes<compute_t<T>>;  // elements
 
-template <class T>
-struct Wide {
-  Vec<compute_t<T>> half[kHalves<T>];
-};
+template <class T> struct Wide { Vec<compute_t<T>> half[kHalves<T>]; };
 
 // Where the number for element i of a row is, among numbers in the order of lanes; these are wide_size(n).
-template <class T>
-constexpr int64_t place_of(int64_t i) {
+template <class T> constexpr int64_t place_of(int64_t i) {
   if constexpr (kHalves<T> == 1) return i;
   else return i - i % kWide<T> + i % 2 * kLanes<float> + i % kWide<T> / 2;
 }
-template <class T>
-constexpr int64_t wide_size(int64_t n) {
-  return (n + kWide<T> - 1) / kWide<T> * kWide<T>;
-}
+template <class T> constexpr int64_t wide_size(int64_t n) { return (n + kWide<T> - 1) / kWide<T> * kWide<T>; }
 
-template <class T>
-RT_INLINE Wide<T> operator+(Wide<T> a, const Wide<T>& b) {
+template <class T> RT_INLINE Wide<T> operator+(Wide<T> a, const Wide<T>& b) {
   for (int h = 0; h < kHalves<T>; ++h) a.half[h] = a.half[h] + b.half[h];
   return a;
 }
-template <class T>
-RT_INLINE Wide<T> operator-(Wide<T> a, const Wide<T>& b) {
+template <class T> RT_INLINE Wide<T> operator-(Wide<T> a, const Wide<T>& b) {
   for (int h = 0; h < kHalves<T>; ++h) a.half[h] = a.half[h] - b.half[h];
   return a;
 }
-template <class T>
-RT_INLINE Wide<T> operator*(Wide<T> a, const Wide<T>& b) {
+template <class T> RT_INLINE Wide<T> operator*(Wide<T> a, const Wide<T>& b) {
   for (int h = 0; h < kHalves<T>; ++h) a.half[h] = a.half[h] * b.half[h];
   return a;
 }
 
 // Numbers in the order of lanes.
-template <class T>
-RT_INLINE Wide<T> load_in_order(const compute_t<T>* p) {
+template <class T> RT_INLINE Wide<T> load_in_order(const compute_t<T>* p) {
   Wide<T> out;
   for (int h = 0; h < kHalves<T>; ++h) out.half[h] = load(p + h * kLanes<compute_t<T>>);
   return out;
 }
-template <class T>
-RT_INLINE void store_in_order(compute_t<T>* p, const Wide<T>& v) {
+template <class T> RT_INLINE void store_in_order(compute_t<T>* p, const Wide<T>& v) {
   for (int h = 0; h < kHalves<T>; ++h) store(p + h * kLanes<compute_t<T>>, v.half[h]);
 }
 
@@ -87,8 +73,7 @@ RT_INLINE void store_bits(bf16* p, __m512i v, int64_t count) {
 #endif
 
 // The first `count` elements from p on, at most all.
-template <class T>
-RT_INLINE Wide<T> load_wide(const T* p, int64_t count) {
+template <class T> RT_INLINE Wide<T> load_wide(const T* p, int64_t count) {
 #if RT_ISA_LEVEL == 3
   if constexpr (kHalves<T> == 2) return split(load_bits(p, count));
 #endif
@@ -96,8 +81,7 @@ RT_INLINE Wide<T> load_wide(const T* p, int64_t count) {
 }
 
 // Those of them whose bit is set; the others are 0. Also stores them at `copy`, unless that is null.
-template <class T>
-RT_INLINE Wide<T> load_wide_where(uint32_t bits, const T* p, int64_t count, T* copy = nullptr) {
+template <class T> RT_INLINE Wide<T> load_wide_where(uint32_t bits, const T* p, int64_t count, T* copy = nullptr) {
 #if RT_ISA_LEVEL == 3
   if constexpr (kHalves<T> == 2) {
     const __m512i kept = load_bits_where(bits, p, count);
@@ -112,8 +96,7 @@ RT_INLINE Wide<T> load_wide_where(uint32_t bits, const T* p, int64_t count, T* c
   }
 }
 
-template <class T>
-RT_INLINE void store_wide(T* p, const Wide<T>& v, int64_t count) {
+template <class T> RT_INLINE void store_wide(T* p, const Wide<T>& v, int64_t count) {
 #if RT_ISA_LEVEL == 3
   if constexpr (kHalves<T> == 2) store_bits(p, joined(v), count);
 #endif
@@ -121,8 +104,7 @@ RT_INLINE void store_wide(T* p, const Wide<T>& v, int64_t count) {
 }
 
 // v where it is not negative; -0 and NaN stay.
-template <class T>
-RT_INLINE Wide<T> not_negative(Wide<T> v) {
+template <class T> RT_INLINE Wide<T> not_negative(Wide<T> v) {
   for (int h = 0; h < kHalves<T>; ++h) {
 #if RT_ISA_LEVEL == 3
     if constexpr (sizeof(compute_t<T>) == 4) {
@@ -136,8 +118,7 @@ RT_INLINE Wide<T> not_negative(Wide<T> v) {
 }
 
 // A bit for each element, in their order: is it above 0?
-template <class T>
-RT_INLINE uint32_t bits_above_zero(const Wide<T>& v) {
+template <class T> RT_INLINE uint32_t bits_above_zero(const Wide<T>& v) {
   const uint32_t first = bits_above_zero<compute_t<T>>(v.half[0]);
 #if RT_ISA_LEVEL == 3
   if constexpr (kHalves<T> == 2)
@@ -148,8 +129,7 @@ RT_INLINE uint32_t bits_above_zero(const Wide<T>& v) {
 
 // The bits of elements i (a multiple of kWide) to i + count of a row whose bits begin at `mask`. Rows have whole pairs
 // of bytes.
-template <class T>
-RT_INLINE uint32_t wide_bits_at(const uint8_t* mask, int64_t i, int64_t count) {
+template <class T> RT_INLINE uint32_t wide_bits_at(const uint8_t* mask, int64_t i, int64_t count) {
   if constexpr (kWide<T> == 32) {
     if (count > 16) {
       uint32_t bits;
@@ -163,27 +143,23 @@ RT_INLINE uint32_t wide_bits_at(const uint8_t* mask, int64_t i, int64_t count) {
 }
 
 // Lanes of v in double: as many as fit into a vector, from the first on, or with part 1 those behind them.
-template <int part, class V, size_t... l>
-RT_INLINE Vec<double> in_double(V v, std::index_sequence<l...>) {
+template <int part, class V, size_t... l> RT_INLINE Vec<double> in_double(V v, std::index_sequence<l...>) {
   return __builtin_convertvector(__builtin_shufflevector(v, v, (part * kLanes<double> + int(l))...), Vec<double>);
 }
-template <int part, class V>
-RT_INLINE Vec<double> in_double(V v) {
+template <int part, class V> RT_INLINE Vec<double> in_double(V v) {
   if constexpr (std::is_same_v<V, Vec<double>>) return v;
   else return in_double<part>(v, std::make_index_sequence<kLanes<double>>());
 }
 
 // The first `count` of at most `most` bits, a multiple of 16 that is at most 32, to a row's mask.
-template <int64_t most>
-RT_INLINE void store_mask(uint8_t* mask, uint32_t bits, int64_t count) {
+template <int64_t most> RT_INLINE void store_mask(uint8_t* mask, uint32_t bits, int64_t count) {
   if (count < most) bits &= (1u << count) - 1;
   if (most == 32 && count > 16) std::memcpy(mask, &bits, 4);
   else std::memcpy(mask, &bits, 2);
 }
 
 // f(i, count) for every `step` elements of a row of n, where count is a constant for all but the last.
-template <int64_t step, class F>
-RT_INLINE void for_each_step(int64_t n, const F& f) {
+template <int64_t step, class F> RT_INLINE void for_each_step(int64_t n, const F& f) {
   int64_t i = 0;
   for (; i + step <= n; i += step) f(i, std::integral_constant<int64_t, step>{});
   if (i < n) f(i, n - i);

@@ -19,20 +19,17 @@ struct F32Operand {
   static int64_t block_tiles(int64_t depth) { return depth < 192 ? 28 : 56; }
 
   RT_INLINE static void store(float* p, Vec<float> x) { ringtape::cpu::RT_ISA::store(p, x); }
-  template <class T>
-  RT_INLINE static void store_result(T* p, Vec<float> x, int64_t count) {
+  template <class T> RT_INLINE static void store_result(T* p, Vec<float> x, int64_t count) {
     store_converted(p, x, count);
   }
   // transform(0, write) gives the points of one element of the depth, which are `stride` apart.
-  template <int points, class F>
-  RT_INLINE static void store_weights(float* to, int64_t stride, const F& transform) {
+  template <int points, class F> RT_INLINE static void store_weights(float* to, int64_t stride, const F& transform) {
     transform(0, [&](int point, Vec<float> x) { store(to + point * stride, x); });
   }
 };
 
 // Not for f64.
-template <class F>
-void dispatch_winograd(DType dtype, F&& f) {
+template <class F> void dispatch_winograd(DType dtype, F&& f) {
   dispatch_float(dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, double>) f.template operator()<T>();
   });

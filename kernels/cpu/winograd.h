@@ -16,8 +16,7 @@ constexpr int64_t kFewTiles = 160, kManyWeights = 1 << 17, kSharedBlockTiles = 2
 
 // out (n, out_h, out_w, columns) from in (n, h, w, depth); w is (K, 3, 3, C), with
 // depth = K and columns = C if `turned`.
-template <class T>
-struct WinogradOperands {
+template <class T> struct WinogradOperands {
   const T* in;
   int64_t n, h, w, depth;
   T* out;
@@ -72,8 +71,7 @@ WinogradOperands<T> winograd_backward_operands(const View& dx, const View& dy, c
 // beforehand. By panel: each thread takes some of the panels of every block, and transforms their weights when it needs
 // them. U is several times as large as the weights, and with 512 channels it would have to come from memory.
 // Rows and Cols are F43 or F23.
-template <class T, class Operand, class Rows, class Cols>
-class Winograd {
+template <class T, class Operand, class Rows, class Cols> class Winograd {
  public:
   explicit Winograd(const WinogradOperands<T>& o)
       : o_(o), tiles_{o.n, o.out_h, o.out_w, Rows::out, Cols::out}, depth_(round_up(o.depth, kLanes<float>)),

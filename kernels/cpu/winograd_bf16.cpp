@@ -19,8 +19,7 @@ struct Bf16Operand {
   RT_INLINE static void store(bf16* p, Vec<float> x) { Avx512Bf16::store(p, x); }
   RT_INLINE static void store_result(bf16* p, Vec<float> x, int64_t count) { store_rounded(p, x, count); }
   // The same for pairs: transform(1, write) gives the second element.
-  template <int points, class F>
-  RT_INLINE static void store_weights(bf16* to, int64_t stride, const F& transform) {
+  template <int points, class F> RT_INLINE static void store_weights(bf16* to, int64_t stride, const F& transform) {
     Vec<float> first[points];
     transform(0, [&](int point, Vec<float> x) { first[point] = x; });
     transform(1, [&](int point, Vec<float> x) { Avx512Bf16::store_pairs(to + point * stride, first[point], x); });

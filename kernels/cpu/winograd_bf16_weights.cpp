@@ -135,15 +135,13 @@ class WinogradBf16Weights {
     multiply_panels(t);
   }
 
-  template <class To>
-  void transform_back(const float* u, To* dw) const {
+  template <class To> void transform_back(const float* u, To* dw) const {
     parallel_for(blocks(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) transform_block_back(b, u + b * kBlockSize, dw);
     });
   }
 
-  template <class To>
-  void transform_block_back(int64_t block, const float* u, To* dw) const {
+  template <class To> void transform_block_back(int64_t block, const float* u, To* dw) const {
     const int64_t k0 = block / c_panels_ * kWidth, c0 = block % c_panels_ * kWidth;
     for (int64_t k = k0; k < std::min(k0 + kWidth, z_.k); ++k)
       for (int64_t c = c0; c < std::min(c0 + kWidth, z_.c); c += kLanes<float>) {

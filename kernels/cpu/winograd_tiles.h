@@ -9,8 +9,7 @@ RT_ISA_BEGIN
 namespace {
 
 // Images (n, h, w, c) whose tiles are transformed.
-template <class T>
-struct TiledImages {
+template <class T> struct TiledImages {
   const T* data;
   int64_t h, w, c;
   const T* zeros;  // c zeros, read instead of elements outside the image
@@ -37,8 +36,7 @@ struct PanelLayout {
 };
 
 // The elements of a tile of h x w whose first one is (top, left).
-template <int h, int w, class T>
-struct TileElements {
+template <int h, int w, class T> struct TileElements {
   const T* at[h * w];
   int64_t channels;
 
@@ -52,8 +50,7 @@ struct TileElements {
   }
 
   // Transforms the channels from c on: write(point, v) receives a vector for each point, padded with zeros.
-  template <class Rows, class Cols, class Write>
-  RT_INLINE void transform(int64_t c, const Write& write) const {
+  template <class Rows, class Cols, class Write> RT_INLINE void transform(int64_t c, const Write& write) const {
     constexpr int lanes = kLanes<float>;
     const auto to = [&](int i, int j, Vec<float> v) { write(i * Cols::out + j, v); };
     const int64_t count = channels - c;

@@ -12,8 +12,7 @@ namespace {
 inline constexpr int kTaps = 3;
 
 // a x + b y. The compiler would choose which product it rounds before the sum, differently in each place.
-template <class V>
-RT_INLINE V sum_of_products(float a, V x, float b, V y) {
+template <class V> RT_INLINE V sum_of_products(float a, V x, float b, V y) {
   V first = a * x;
   in_register(first);
   return first + b * y;
@@ -29,8 +28,7 @@ struct F43 {
 
   struct Input {  // B^T
     static constexpr int in = 6, out = 6;
-    template <class V>
-    RT_INLINE static void apply(const V* d, V* o) {
+    template <class V> RT_INLINE static void apply(const V* d, V* o) {
       const V a = d[4] - kQ2 * d[2], b = kP * (d[3] - kQ2 * d[1]), c = d[4] - kP2 * d[2], e = kQ * (d[3] - kP2 * d[1]);
       o[0] = d[0] + (d[4] - kBothSquares * d[2]);
       o[1] = a + b;
@@ -43,8 +41,7 @@ struct F43 {
 
   struct Output {  // A^T
     static constexpr int in = 6, out = 4;
-    template <class V>
-    RT_INLINE static void apply(const V* m, V* o) {
+    template <class V> RT_INLINE static void apply(const V* m, V* o) {
       const V a = m[1] + m[2], b = m[1] - m[2], c = m[3] + m[4], e = m[3] - m[4];
       o[0] = m[0] + a + c;
       o[1] = sum_of_products(kP, b, kQ, e);
@@ -55,8 +52,7 @@ struct F43 {
 
   struct Gradient {  // A
     static constexpr int in = 4, out = 6;
-    template <class V>
-    RT_INLINE static void apply(const V* g, V* o) {
+    template <class V> RT_INLINE static void apply(const V* g, V* o) {
       const V a = g[0] + kP2 * g[2], b = sum_of_products(kP, g[1], kP3, g[3]);
       const V c = g[0] + kQ2 * g[2], e = sum_of_products(kQ, g[1], kQ3, g[3]);
       o[0] = g[0];
@@ -70,8 +66,7 @@ struct F43 {
 
   struct Weight {  // G
     static constexpr int in = 3, out = 6;
-    template <class V>
-    RT_INLINE static void apply(const V* w, V* o) {
+    template <class V> RT_INLINE static void apply(const V* w, V* o) {
       const V a = sum_of_products(kNp, w[0], kNp * kP2, w[2]), b = (kNp * kP) * w[1];
       const V c = sum_of_products(kNq, w[0], kNq * kQ2, w[2]), e = (kNq * kQ) * w[1];
       o[0] = w[0];
@@ -85,8 +80,7 @@ struct F43 {
 
   struct WeightGradient {  // G^T
     static constexpr int in = 6, out = 3;
-    template <class V>
-    RT_INLINE static void apply(const V* u, V* o) {
+    template <class V> RT_INLINE static void apply(const V* u, V* o) {
       const V a = u[1] + u[2], b = u[1] - u[2], c = u[3] + u[4], e = u[3] - u[4];
       o[0] = u[0] + kNp * a + kNq * c;
       o[1] = sum_of_products(kNp * kP, b, kNq * kQ, e);
@@ -101,8 +95,7 @@ struct F23 {
 
   struct Input {
     static constexpr int in = 4, out = 4;
-    template <class V>
-    RT_INLINE static void apply(const V* d, V* o) {
+    template <class V> RT_INLINE static void apply(const V* d, V* o) {
       o[0] = d[0] - d[2];
       o[1] = d[1] + d[2];
       o[2] = d[2] - d[1];
@@ -112,8 +105,7 @@ struct F23 {
 
   struct Output {
     static constexpr int in = 4, out = 2;
-    template <class V>
-    RT_INLINE static void apply(const V* m, V* o) {
+    template <class V> RT_INLINE static void apply(const V* m, V* o) {
       o[0] = m[0] + (m[1] + m[2]);
       o[1] = (m[1] - m[2]) + m[3];
     }
@@ -121,8 +113,7 @@ struct F23 {
 
   struct Weight {
     static constexpr int in = 3, out = 4;
-    template <class V>
-    RT_INLINE static void apply(const V* w, V* o) {
+    template <class V> RT_INLINE static void apply(const V* w, V* o) {
       const V a = 0.5f * (w[0] + w[2]), b = 0.5f * w[1];
       o[0] = w[0];
       o[1] = a + b;

@@ -21,8 +21,7 @@ constexpr int64_t kSmallWeights = 8192, kSmallBlockTiles = 48, kGradientBlockTil
 // Small dU: each range of tiles has its own dU on one thread, which gives its own dw, and these are added in order.
 // Large dU: all threads share it, and divide first the tiles to transform and then the points to multiply. This choice
 // and the number of ranges depend only on the shape.
-template <class T>
-class WinogradWeights {
+template <class T> class WinogradWeights {
  public:
   WinogradWeights(T* dw, const T* dy, const T* x, const ConvSizes& z, const Window& p)
       : dw_(dw), dy_(dy), x_(x), z_(z), pad_h_(p.pad_h), pad_w_(p.pad_w), tiles_{z.n, z.ho, z.wo, F43::out, F43::out},

@@ -18,12 +18,8 @@ struct Best {
 };
 
 struct Better {  // the larger key; of equal ones that in front
-  template <class A>
-  static __device__ A identity() {
-    return A{0, std::numeric_limits<int64_t>::max()};
-  }
-  template <class A>
-  static __device__ A combine(A a, A b) {
+  template <class A> static __device__ A identity() { return A{0, std::numeric_limits<int64_t>::max()}; }
+  template <class A> static __device__ A combine(A a, A b) {
     return b.key > a.key || (b.key == a.key && b.at < a.at) ? b : a;
   }
 };

@@ -20,8 +20,7 @@
 namespace ringtape::cuda {
 namespace {
 
-template <int bytes>
-__device__ inline void cp_async(void* to, const void* from, int valid = bytes) {
+template <int bytes> __device__ inline void cp_async(void* to, const void* from, int valid = bytes) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16);
   if constexpr (bytes == 16)  // not through the L1
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(valid)
@@ -32,8 +31,7 @@ __device__ inline void cp_async(void* to, const void* from, int valid = bytes) {
                  : "memory");
 }
 __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int groups>
-__device__ inline void cp_async_wait() {
+template <int groups> __device__ inline void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 }
 

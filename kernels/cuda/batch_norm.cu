@@ -35,8 +35,7 @@ __global__ void merge_statistics(C* mean, C* var, C* unbiased, C* count, const d
   }
 }
 
-template <class C>
-__global__ void update_running(Running<C> running, const C* mean, const C* var, int64_t channels) {
+template <class C> __global__ void update_running(Running<C> running, const C* mean, const C* var, int64_t channels) {
   for (int64_t c = thread_in_grid(); c < channels; c += threads_in_grid()) running.add(c, mean[c], var[c]);
 }
 
@@ -91,8 +90,7 @@ struct Rows {
   }
   __device__ int64_t column() const { return (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kPack; }
   // Calls f(element of the pack, its channel, how many times all channels are before it in the row).
-  template <class F>
-  __device__ void for_each_channel(const F& f) const {
+  template <class F> __device__ void for_each_channel(const F& f) const {
     int64_t before = Axes::quotient(column(), channels), c = column() - before * channels;
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
@@ -101,8 +99,7 @@ struct Rows {
     }
   }
   // Calls f(first element, elements) for the packs of this thread; for all whole ones `elements` is a constant.
-  template <class F>
-  __device__ void for_each_pack(const F& f) const {
+  template <class F> __device__ void for_each_pack(const F& f) const {
     if (column() >= n) return;
     const int64_t first = int64_t(blockIdx.y) * blockDim.y + threadIdx.y, step = int64_t(gridDim.y) * blockDim.y * n;
     int64_t at = first * n + column();
@@ -111,12 +108,10 @@ struct Rows {
   }
 };
 
-template <class T>
-constexpr int kWidest = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));
+template <class T> constexpr int kWidest = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));
 
 // A pack as it is in memory. Kernels load those of all operands before they convert one: the loads wait together.
-template <class T, int kWidth>
-struct Pack {
+template <class T, int kWidth> struct Pack {
   Vec<T, kWidth> parts[kPack / kWidth];
 
   __device__ Pack(const T* from, int count) {
@@ -131,8 +126,7 @@ struct Pack {
   __device__ compute_t<T> operator[](int j) const { return compute_t<T>(parts[j / kWidth].x[j % kWidth]); }
 };
 
-template <int kWidth, class T, class C>
-__device__ void write(T* to, const C (&x)[kPack], int count) {
+template <int kWidth, class T, class C> __device__ void write(T* to, const C (&x)[kPack], int count) {
   if (count == kPack) {
 #pragma unroll
     for (int i = 0; i < kPack; i += kWidth) {
@@ -171,8 +165,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Calls f<kWidth>() with the widest access that all operands allow; operands may be null.
-template <class T, class F, class... X>
-void by_width(const F& f, const X*... x) {
+template <class T, class F, class... X> void by_width(const F& f, const X*... x) {
   aligned_width(kWidest<T>, x...) == kWidest<T> ? f.template operator()<kWidest<T>>() : f.template operator()<1>();
 }
 
@@ -199,8 +192,7 @@ void batch_norm_forward(View y, View mask, View x, View residual, View mean, Vie
 namespace {
 
 // dy and x of a pack, and the mask's bits.
-template <class T, int kWidth>
-struct GradientPack {
+template <class T, int kWidth> struct GradientPack {
   Pack<T, kWidth> dy, x;
   unsigned bits;
   __device__ GradientPack(const T* dys, const uint8_t* mask, const T* xs, int64_t at, int count)
@@ -242,8 +234,7 @@ __global__ void __launch_bounds__(kThreads) batch_norm_products(compute_t<T>* pa
 }
 
 // The first C outputs are db, the others dw.
-template <class C>
-struct ReduceProducts : OfNumbers<C, Sum> {
+template <class C> struct ReduceProducts : OfNumbers<C, Sum> {
   C *db, *dw;
   const C* var;
   C eps;

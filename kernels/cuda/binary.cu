@@ -12,17 +12,14 @@ namespace ringtape::cuda {
       return expr;                                                                                    \
     }                                                                                                 \
   };
-#define X(name, y_expr, da_expr, db_expr, ...) \
-  namespace {                                  \
-  struct name##_value {                        \
-    using M = Math;                            \
-    template <class T>                         \
-    __device__ T operator()(T a, T b) const {  \
-      return y_expr;                           \
-    }                                          \
-  };                                           \
-  RT_GRADIENT(name##_gradient_a, da_expr)      \
-  RT_GRADIENT(name##_gradient_b, db_expr)      \
+#define X(name, y_expr, da_expr, db_expr, ...)                                    \
+  namespace {                                                                     \
+  struct name##_value {                                                           \
+    using M = Math;                                                               \
+    template <class T> __device__ T operator()(T a, T b) const { return y_expr; } \
+  };                                                                              \
+  RT_GRADIENT(name##_gradient_a, da_expr)                                         \
+  RT_GRADIENT(name##_gradient_b, db_expr)                                         \
   }
 RT_BINARY_OPS(X)
 #undef X

@@ -76,8 +76,7 @@ cublasLtMatrixLayout_t GemmPlan::layout(const BlasProduct& p, int64_t rows, int6
   return out;
 }
 
-template <class T>
-void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+template <class T> void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
   RT_GPU_CHECK(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value));
 }
 

@@ -13,24 +13,16 @@ constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 struct Sum {
-  template <class A>
-  static __device__ A identity() {
-    return A(0);
-  }
-  template <class A>
-  static __device__ A combine(A a, A b) {
-    return a + b;
-  }
+  template <class A> static __device__ A identity() { return A(0); }
+  template <class A> static __device__ A combine(A a, A b) { return a + b; }
 };
 
 struct Max {  // NaN on either side gives NaN
-  template <class A>
-  static __device__ A identity() {
+  template <class A> static __device__ A identity() {
     using Limits = std::numeric_limits<A>;
     return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
   }
-  template <class A>
-  static __device__ A combine(A a, A b) {
+  template <class A> static __device__ A combine(A a, A b) {
     const A top = b > a ? b : a;
     return b != b ? b : top;
   }
@@ -39,8 +31,7 @@ struct Max {  // NaN on either side gives NaN
 // The index of this thread in its block, row by row: a warp is 32 consecutive threads.
 __device__ inline int thread_in_block() { return int(threadIdx.y * blockDim.x + threadIdx.x); }
 
-template <class A>
-__device__ A shuffle_xor(A a, int mask) {
+template <class A> __device__ A shuffle_xor(A a, int mask) {
   struct Words {
     uint32_t word[sizeof(A) / 4];
   };
@@ -52,15 +43,13 @@ __device__ A shuffle_xor(A a, int mask) {
 
 // Reduces each group of `width` neighbouring lanes, a power of two up to 32; every lane gets the result. Whole warps
 // must call it.
-template <class R, class A>
-__device__ A warp_reduce(A a, int width = kWarp) {
+template <class R, class A> __device__ A warp_reduce(A a, int width = kWarp) {
   for (int mask = width / 2; mask > 0; mask /= 2) a = R::combine(a, shuffle_xor(a, mask));
   return a;
 }
 
 // Reduces over a block of whole warps; every thread must call it and gets the result.
-template <class R, class A>
-__device__ A block_reduce(A a) {
+template <class R, class A> __device__ A block_reduce(A a) {
   SHARED_ARRAY(A, part, [kWarp]);
   const int lane = thread_in_block() % kWarp, warp = thread_in_block() / kWarp,
             warps = int(blockDim.x * blockDim.y) / kWarp;
@@ -74,8 +63,7 @@ __device__ A block_reduce(A a) {
 // Reduces over a team: the `blockDim.x` threads of one y in a block. Up to 32 threads (a power of two) a block of whole
 // warps may have several teams; a larger team (of whole warps) is the only one of its block. Every thread of the block
 // must call it.
-template <class R, class A>
-RT_OUTLINED A team_reduce(A a) {
+template <class R, class A> RT_OUTLINED A team_reduce(A a) {
   return blockDim.x <= unsigned(kWarp) ? warp_reduce<R>(a, int(blockDim.x)) : block_reduce<R>(a);
 }
 

@@ -6,17 +6,13 @@ namespace {
 
 struct Clamp {
   double low, high;
-  template <class T>
-  __device__ T operator()(T x) const {
+  template <class T> __device__ T operator()(T x) const {  // NaN passes
     return x < T(low) ? T(low) : x > T(high) ? T(high) : x;
-  }  // NaN passes
+  }
 };
 struct Inside {
   double low, high;
-  template <class T>
-  __device__ T operator()(T x, T g) const {
-    return x >= T(low) && x <= T(high) ? g : T(0);
-  }
+  template <class T> __device__ T operator()(T x, T g) const { return x >= T(low) && x <= T(high) ? g : T(0); }
 };
 
 }  // namespace

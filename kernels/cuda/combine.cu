@@ -5,18 +5,11 @@ namespace ringtape::cuda {
 namespace {
 
 // The type for sums and products of T: for integers the unsigned type, which wraps around.
-template <class C, bool = std::is_integral_v<C>>
-struct WrapOf {
-  using type = std::make_unsigned_t<C>;
-};
-template <class C>
-struct WrapOf<C, false> {
-  using type = C;
-};
+template <class C, bool = std::is_integral_v<C>> struct WrapOf { using type = std::make_unsigned_t<C>; };
+template <class C> struct WrapOf<C, false> { using type = C; };
 
 // NaN on either side gives NaN.
-template <class C>
-__device__ C combined(C a, C b, ReduceOp op) {
+template <class C> __device__ C combined(C a, C b, ReduceOp op) {
   using W = typename WrapOf<C>::type;
   switch (op) {
     case ReduceOp::max: return b != b || b > a ? b : a;
@@ -27,8 +20,7 @@ __device__ C combined(C a, C b, ReduceOp op) {
 }
 
 // Multiplies by a factor, or divides integers by a divisor.
-template <class C>
-struct Scale {
+template <class C> struct Scale {
   std::conditional_t<std::is_integral_v<C>, int64_t, C> by;
   explicit Scale(double factor) {
     if constexpr (std::is_integral_v<C>) by = int64_t(1 / factor + 0.5);
@@ -65,8 +57,7 @@ __global__ void combine_sources(T* y, Sources x, int64_t n, ReduceOp op, Scale<c
   for (; i < n; ++i) combine_at<T, 1>(y, x, i, op, scale);  // the rest, by one thread
 }
 
-template <class T, int N>
-void combine_as(View y, const Sources& x, ReduceOp op, double factor) {
+template <class T, int N> void combine_as(View y, const Sources& x, ReduceOp op, double factor) {
   launch<combine_sources<T, N>>(y.device, covering(y.device, (y.size() + N - 1) / N), y.as<T>(), x, y.size(), op,
                                 Scale<compute_t<T>>(factor));
 }

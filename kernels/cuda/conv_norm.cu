@@ -17,8 +17,7 @@ ChannelsF channels_of(const Tensor& mean, const Tensor& var, const Tensor& w, do
 }
 
 // Images, as a NormOperand says.
-template <class X>
-struct NormalizedImages : X {
+template <class X> struct NormalizedImages : X {
   static constexpr int kValues = 3;
   ChannelsF by;
   const float* b;
@@ -26,8 +25,7 @@ struct NormalizedImages : X {
     const Normalize<float> n = Normalize<float>::of(by, b, c);
     to[0] = n.mean, to[step] = n.scale, to[2 * step] = n.shift;
   }
-  template <class T, int N>
-  __device__ void transform(Vec<T, N>& x, const float (&v)[kValues][N]) const {
+  template <class T, int N> __device__ void transform(Vec<T, N>& x, const float (&v)[kValues][N]) const {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float y = Normalize<float>{v[0][i], v[1][i], v[2][i]}(float(x.x[i]));
@@ -35,20 +33,15 @@ struct NormalizedImages : X {
     }
   }
 };
-template <class X>
-NormalizedImages<X> normalized(const X& x, const NormOperand& by) {
+template <class X> NormalizedImages<X> normalized(const X& x, const NormOperand& by) {
   return {x, channels_of(by.mean, by.var, by.w, by.eps), View(by.b).as<float>()};
 }
 
 // Sums of a tile's rows go to parts (tiles, channels), for the kernel that combines them.
-template <class R>
-struct Combined : R {
+template <class R> struct Combined : R {
   using C = typename R::Acc;
   explicit Combined(const R& r) : R(r) {}
-  template <int N>
-  static __device__ C of(C (&x)[N]) {
-    return pairwise<R>(x);
-  }
+  template <int N> static __device__ C of(C (&x)[N]) { return pairwise<R>(x); }
 };
 template <class Part, class R>
 void combine_parts(Device device, const R& r, const Part* parts, int64_t tiles, int64_t channels) {
@@ -69,14 +62,12 @@ struct alignas(16) MomentsPart {
   Moments<float>::Acc moments;
   __device__ operator Moments<float>::Acc() const { return moments; }
 };
-template <class T>
-struct ColumnMoments {
+template <class T> struct ColumnMoments {
   using Of = Moments<float>;
   using Acc = Of::Acc;
   static constexpr int kBytes = sizeof(Acc);
   Acc mine = {0, 0, 0};
-  template <class Out>
-  __device__ ColumnMoments(const Out&, int64_t, int) {}
+  template <class Out> __device__ ColumnMoments(const Out&, int64_t, int) {}
   __device__ void add(const float* staged, int64_t, int rows, int lane) {
     if (rows == 16) {
       float v[16];
@@ -89,8 +80,7 @@ struct ColumnMoments {
   __device__ void leave(Acc* to, int lane) const { to[lane] = mine; }
   static __device__ Acc combine(const Acc& a, const Acc& b) { return Of::combine(a, b); }
 };
-template <class T>
-struct ImagesWithMoments : ImageResult<T> {
+template <class T> struct ImagesWithMoments : ImageResult<T> {
   using Sums = ColumnMoments<T>;
   MomentsPart* parts;
   __device__ void put_pack(int64_t, int64_t q, int64_t place, int64_t k, const float* sums, Sums&) const {
@@ -108,10 +98,7 @@ struct alignas(8) GradientSums {
 };
 struct AddGradientSums {
   using Acc = GradientSums;
-  template <class A>
-  static __device__ A identity() {
-    return {0, 0};
-  }
+  template <class A> static __device__ A identity() { return {0, 0}; }
   static __device__ Acc combine(const Acc& a, const Acc& b) { return {a.db + b.db, a.dw + b.dw}; }
 };
 struct FinishGradientSums : AddGradientSums {
@@ -121,14 +108,12 @@ struct FinishGradientSums : AddGradientSums {
       : db(b.as<float>()), dw(w.as<float>()), by(channels) {}
   __device__ void finish(int64_t c, const Acc& sums) const { db[c] = sums.db, dw[c] = sums.dw * by.inverse(c); }
 };
-template <class T>
-struct PackSums {  // of the channels of a thread
+template <class T> struct PackSums {  // of the channels of a thread
   using Acc = GradientSums;
   static constexpr int kBytes = sizeof(Acc), kPack = kPackOf<T>, kLanes = kWarpColumns / kPack;
   Normalize<float> of[kPack];
   Acc mine[kPack];
-  template <class Out>
-  __device__ PackSums(const Out& out, int64_t column, int lane) {
+  template <class Out> __device__ PackSums(const Out& out, int64_t column, int lane) {
     const int64_t channel = column + lane % kLanes * kPack;
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
@@ -146,8 +131,7 @@ struct PackSums {  // of the channels of a thread
   }
   static __device__ Acc combine(const Acc& a, const Acc& b) { return AddGradientSums::combine(a, b); }
 };
-template <class T>
-struct GatedImages {
+template <class T> struct GatedImages {
   using Element = T;
   using Sums = PackSums<T>;
   static constexpr int kPack = kPackOf<T>;
@@ -181,8 +165,7 @@ struct GatedImages {
 };
 
 // Images + others, which may be null.
-template <class T>
-struct SkippedImages {
+template <class T> struct SkippedImages {
   using Element = T;
   using Sums = NoSums;
   static constexpr int kPack = kPackOf<T>;
@@ -205,8 +188,7 @@ struct SkippedImages {
   }
 };
 
-template <class F>
-bool dispatch_fused(DType dtype, const F& f) {
+template <class F> bool dispatch_fused(DType dtype, const F& f) {
   switch (dtype) {
     case DType::bf16: return f.template operator()<bf16>();
     case DType::f16: return f.template operator()<f16>();
@@ -218,8 +200,7 @@ static_assert(kFusedChannels % kMostMmaDepth == 0);
 bool fits(const ConvSizes& z) { return z.groups() == 1 && (z.c | z.k) % int(kFusedChannels) == 0 && z.places() > 0; }
 
 // Calls f(operand) for the patches of x.
-template <class T, bool swapped, class F>
-bool with_patches(const NormOperand& x, const ConvSizes& z, const F& f) {
+template <class T, bool swapped, class F> bool with_patches(const NormOperand& x, const ConvSizes& z, const F& f) {
   const Patches<T, swapped> patches{View(x.raw).as<T>(), z};
   return x.mean.defined() ? f(normalized(patches, x)) : f(patches);
 }

@@ -37,8 +37,7 @@ struct ConvSizes {
 };
 
 // The operands. Packs of 16 bytes are of channels of one tap; an operand's Walk goes along the depth.
-template <class T>
-bool packed(const T* data, int64_t channels, int64_t of_group) {
+template <class T> bool packed(const T* data, int64_t channels, int64_t of_group) {
   constexpr int kPack = kPackOf<T>;
   return channels % kPack == 0 && of_group % kPack == 0 && aligned_width(kPack, data) == kPack;
 }
@@ -52,8 +51,7 @@ __device__ inline int carry(int& inner, int n, int size, int& outer, int of) {
 }
 
 // Outer: a position of y; depth: (r, s, c) of its kernel, over x. `swapped` exchanges the two.
-template <class T, bool swapped>
-struct Patches {
+template <class T, bool swapped> struct Patches {
   const T* data;
   ConvSizes z;
   struct Walk {
@@ -127,8 +125,7 @@ struct Phases {  // of number b: of the group, too
 };
 
 // Outer: a position of x; depth: (r, s, k), over the positions of y that it contributed to.
-template <class T>
-struct BackwardPatches {
+template <class T> struct BackwardPatches {
   const T* data;
   ConvSizes z;
   Phases phases = Phases(z, 0);
@@ -167,8 +164,7 @@ struct BackwardPatches {
 };
 
 // Outer: an output channel; depth: (r, s, c).
-template <class T>
-struct Weights {
+template <class T> struct Weights {
   const T* data;
   ConvSizes z;
   using Walk = LinearWalk<T>;
@@ -181,8 +177,7 @@ struct Weights {
 };
 
 // Outer: an input channel; depth: (r, s, k) as of BackwardPatches.
-template <class T>
-struct TransposedWeights {
+template <class T> struct TransposedWeights {
   const T* data;
   ConvSizes z;
   Phases phases = Phases(z, 0);
@@ -208,8 +203,7 @@ struct TransposedWeights {
 };
 
 // Outer: an output channel; depth: a position of y.
-template <class T>
-struct OutputGradient {
+template <class T> struct OutputGradient {
   const T* data;
   ConvSizes z;
   using Walk = LinearWalk<T>;
@@ -223,8 +217,7 @@ struct OutputGradient {
 };
 
 // (positions, channels) with the channels of one group adjacent.
-template <class T>
-struct ImageResult {
+template <class T> struct ImageResult {
   using Element = T;
   using Sums = NoSums;
   T* y;
@@ -245,8 +238,7 @@ struct ImageResult {
 };
 
 // The same of x, for BackwardPatches.
-template <class T>
-struct DataResult : ImageResult<T> {
+template <class T> struct DataResult : ImageResult<T> {
   ConvSizes z;
   Phases phases = Phases(z, 0);
   __device__ void start(int64_t b) { phases = Phases(z, b); }
@@ -280,8 +272,7 @@ static_assert(kMostMmaDepth % kGemmDepth == 0);
 
 // dw, of T or what T computes in, of operands of T: the sum of what product(result, sizes) makes of each chunk of the
 // depth; it may decline by false.
-template <class T, class F>
-bool weight_gradient(const View& dw, const ConvSizes& z, const F& product) {
+template <class T, class F> bool weight_gradient(const View& dw, const ConvSizes& z, const F& product) {
   using C = compute_t<T>;
   Product p{z.groups(), z.k_group, z.taps() * z.c_group, z.places()};
   p.chunk = chunk_of(p);

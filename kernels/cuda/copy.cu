@@ -5,14 +5,10 @@ namespace ringtape::cuda {
 namespace {
 
 struct Identity {
-  template <class T>
-  __device__ T operator()(T x) const {
-    return x;
-  }
+  template <class T> __device__ T operator()(T x) const { return x; }
 };
 
-template <class U>
-__global__ void copy_strided(U* y, const U* x, Index<2> index, uint32_t n) {
+template <class U> __global__ void copy_strided(U* y, const U* x, Index<2> index, uint32_t n) {
   for (int64_t i = thread_in_grid(); i < n; i += threads_in_grid()) {
     int64_t at[2];
     index.offsets(uint32_t(i), at);
@@ -29,8 +25,7 @@ struct Transposition {
   uint32_t row_tiles, column_tiles, tiles;
 };
 
-template <class U>
-__global__ void copy_transposed(U* y, const U* x, Transposition t, Index<2> batch) {
+template <class U> __global__ void copy_transposed(U* y, const U* x, Transposition t, Index<2> batch) {
   SHARED_ARRAY(U, tile, [kTile][kTile + 1]);
   const int lane = int(threadIdx.x), first = int(threadIdx.y);
   for (uint32_t number = blockIdx.x; number < t.tiles; number += gridDim.x) {
@@ -58,8 +53,7 @@ int transposed_axis(const Layout<2>& l) {
   return -1;
 }
 
-template <class U>
-void transpose(Device device, U* y, const U* x, const Layout<2>& l, int axis) {
+template <class U> void transpose(Device device, U* y, const U* x, const Layout<2>& l, int axis) {
   const int last = l.rank - 1;
   Layout<2> batch;
   for (int d = 0; d < last; ++d) {
@@ -76,8 +70,7 @@ void transpose(Device device, U* y, const U* x, const Layout<2>& l, int axis) {
   launch<copy_transposed<U>>(device, Grid{dim3(blocks), dim3(kTile, 8)}, y, x, t, Index<2>(batch));
 }
 
-template <class U>
-void copy_same(View y, View x) {
+template <class U> void copy_same(View y, View x) {
   const Layout<2> whole = coalesce(std::array{y, x});
   if (whole.dense(0) && whole.dense(1)) {
     use(y.device.index);
@@ -97,8 +90,7 @@ void copy_same(View y, View x) {
 }
 
 // Conversions between floats, and from bytes to floats, are common when dense, and have their own kernel.
-template <class Y>
-void convert_to_float(View y, View x) {
+template <class Y> void convert_to_float(View y, View x) {
   if (x.dtype == DType::u8) return map_as<Y, uint8_t>(Identity{}, y, x);
   dispatch_float(x.dtype, [&]<class X>() {
     if constexpr (!std::is_same_v<X, Y>) map_as<Y, X>(Identity{}, y, x);

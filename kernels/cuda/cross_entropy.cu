@@ -8,8 +8,7 @@ namespace ringtape::cuda {
 namespace {
 
 // Labels and weights of classes. A label that is none has weight 1.
-template <class C>
-struct Classes {
+template <class C> struct Classes {
   const int64_t* labels;
   const C* weights;
   int64_t ignored, count;
@@ -17,8 +16,7 @@ struct Classes {
   __device__ bool counts(int64_t row) const { return labels[row] != ignored; }
   __device__ bool known(int64_t row) const { return labels[row] >= 0 && labels[row] < count; }
   // The label's element of a row, or NaN.
-  template <class T>
-  __device__ C element(const T* x, int64_t row) const {
+  template <class T> __device__ C element(const T* x, int64_t row) const {
     return known(row) ? C(x[row * count + labels[row]]) : std::numeric_limits<C>::quiet_NaN();
   }
   __device__ C weight(int64_t c) const { return weights ? weights[c] : C(1); }
@@ -38,8 +36,7 @@ struct LossGradient {
     const float* narrow = static_cast<const float*>(v.data);
     return v.dtype == DType::f64 ? static_cast<const double*>(v.data)[i] : double(narrow[i]);
   }
-  template <class C>
-  __device__ C at(int64_t row) const {
+  template <class C> __device__ C at(int64_t row) const {
     const C own = C(number(dloss, row * dloss.strides[0])) * C(scale);
     return total.data ? own * (1 / C(number(total, 0))) : own;
   }
@@ -50,8 +47,7 @@ LossGradient loss_gradient(const char* op, const View& dloss, const View& total,
   return {dloss, total, scale};
 }
 
-template <class T>
-struct CrossEntropyForward {
+template <class T> struct CrossEntropyForward {
   using Element = T;
   using C = compute_t<T>;
   const T* in[1];
@@ -59,8 +55,7 @@ struct CrossEntropyForward {
   Classes<C> classes;
   C smoothing;
   int64_t rows;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const auto [top, sum] = exp_sum<T>(row);
     // Distances from the maximum are halved, which is exact, because they may be twice the largest number.
     const C half_top = top / 2, share = smoothing / C(row.columns());
@@ -84,8 +79,7 @@ struct CrossEntropyForward {
   }
 };
 
-template <class T>
-struct CrossEntropyBackward {
+template <class T> struct CrossEntropyBackward {
   using Element = T;
   using C = compute_t<T>;
   const T* in[1];
@@ -94,8 +88,7 @@ struct CrossEntropyBackward {
   Classes<C> classes;
   LossGradient gradient;
   C smoothing;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const int64_t r = row.exists() ? row.index() : 0, label = classes.labels[r];
     const bool counts = classes.counts(r);
     const C g = counts ? gradient.at<C>(r) : C(0), top = norms[2 * r], off = smoothing / C(row.columns());
@@ -110,28 +103,24 @@ struct CrossEntropyBackward {
 };
 
 // The target's mass of a class, from its probability q.
-template <class C>
-struct SoftTarget {
+template <class C> struct SoftTarget {
   const C* weights;
   C on, off;
   __device__ C weight(int64_t c) const { return weights ? weights[c] : C(1); }
   __device__ C operator()(int64_t c, C q) const { return (on * q + off) * weight(c); }
 };
 
-template <class C>
-SoftTarget<C> soft_target(const View& logits, const View& weights, const CrossEntropyRule& rule) {
+template <class C> SoftTarget<C> soft_target(const View& logits, const View& weights, const CrossEntropyRule& rule) {
   return {weights.as<const C>(), C(1 - rule.smoothing), C(rule.smoothing / double(columns_of(logits)))};
 }
 
-template <class T>
-struct SoftCrossEntropyForward {
+template <class T> struct SoftCrossEntropyForward {
   using Element = T;
   using C = compute_t<T>;
   const T* in[2];
   C *loss, *norms;
   SoftTarget<C> mass;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const C top = row.template reduce<Max>([](int64_t, C x, C) { return x; });
     const C sum = row.template reduce<Sum>([top](int64_t, C x, C) { return exp_of<T>(x - top); });
     const C log_sum = Math::log(sum);
@@ -146,8 +135,7 @@ struct SoftCrossEntropyForward {
   }
 };
 
-template <class T>
-struct SoftCrossEntropyBackward {
+template <class T> struct SoftCrossEntropyBackward {
   using Element = T;
   using C = compute_t<T>;
   const T* in[2];
@@ -155,8 +143,7 @@ struct SoftCrossEntropyBackward {
   const C* norms;
   SoftTarget<C> mass;
   LossGradient gradient;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const int64_t r = row.exists() ? row.index() : 0;
     const C g = gradient.at<C>(r), top = norms[2 * r], sum = norms[2 * r + 1];
     const C scale = row.template reduce<Sum>([mass = mass](int64_t c, C, C q) { return mass(c, q); }) / sum;
@@ -188,17 +175,10 @@ __global__ void nll_gradients(T* dlog_p, Classes<compute_t<T>> classes, LossGrad
   }
 }
 
-template <class C>
-struct LossAndShare {
-  C loss, share;
-};
+template <class C> struct LossAndShare { C loss, share; };
 struct AddLosses {
-  template <class A>
-  static __device__ A identity() {
-    return {0, 0};
-  }
-  template <class A>
-  static __device__ A combine(const A& a, const A& b) {
+  template <class A> static __device__ A identity() { return {0, 0}; }
+  template <class A> static __device__ A combine(const A& a, const A& b) {
     return {a.loss + b.loss, a.share + b.share};
   }
 };

@@ -145,8 +145,7 @@ Descriptor operation(const Convolution& c) {
   return out.finish();
 }
 
-template <class T>
-T read_one(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) {
+template <class T> T read_one(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) {
   T out{};
   int64_t count = 0;
   RT_GPU_CHECK(cudnnBackendGetAttribute(d.get(), name, type, 1, &count, &out));

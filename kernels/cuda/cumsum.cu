@@ -8,8 +8,7 @@ namespace {
 constexpr int kScanThreads = 256;
 
 // The sum of the values of this lane and those below it.
-template <class A>
-__device__ A warp_scan(A own) {
+template <class A> __device__ A warp_scan(A own) {
   const int lane = thread_in_block() % kWarp;
   for (int distance = 1; distance < kWarp; distance *= 2) {
     const A before = __shfl_up_sync(kAllLanes, own, unsigned(distance));

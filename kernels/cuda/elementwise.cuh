@@ -15,25 +15,17 @@
 namespace ringtape::cuda {
 namespace {
 
-template <class C, class T>
-__device__ C widen(T x) {
-  return static_cast<C>(static_cast<compute_t<T>>(x));
-}
-template <class T, class C>
-__device__ T narrow(C x) {
-  return static_cast<T>(static_cast<compute_t<T>>(x));
-}
+template <class C, class T> __device__ C widen(T x) { return static_cast<C>(static_cast<compute_t<T>>(x)); }
+template <class T, class C> __device__ T narrow(C x) { return static_cast<T>(static_cast<compute_t<T>>(x)); }
 
 // A dense operand, or one element for all: of its own type, or (`number`) a plain number of the compute type.
-template <class T>
-struct Dense {
+template <class T> struct Dense {
   using C = compute_t<T>;
   const T* data;
   const C* number;
   bool constant;
 
-  template <class As, int N>
-  RT_OUTLINED Vec<As, N> at(int64_t i) const {
+  template <class As, int N> RT_OUTLINED Vec<As, N> at(int64_t i) const {
     Vec<As, N> out;
     if (constant) {
       const As value = number ? As(*number) : widen<As>(*data);
@@ -56,8 +48,7 @@ __device__ Vec<Y, N> map_vector(const F& f, const Vec<C, N>& first, const X&... 
   return y;
 }
 
-template <class C, int N, class F, class Y, class... X>
-__global__ void map_dense(F f, Y* y, int64_t n, Dense<X>... x) {
+template <class C, int N, class F, class Y, class... X> __global__ void map_dense(F f, Y* y, int64_t n, Dense<X>... x) {
   int64_t i = thread_in_grid() * N;
   for (; i + N <= n; i += threads_in_grid() * N) store(y + i, map_vector<Y>(f, x.template at<C, N>(i)...));
   for (; i < n; ++i) store(y + i, map_vector<Y>(f, x.template at<C, 1>(i)...));  // the rest, by one thread
@@ -75,8 +66,7 @@ struct Divider {
 };
 
 // The offsets of element i in N operands. Element counts are below 2^31; offsets may be larger.
-template <size_t N>
-struct Index {
+template <size_t N> struct Index {
   int rank;
   Divider dims[kMaxRank];
   int64_t strides[N][kMaxRank];
@@ -100,8 +90,7 @@ struct Index {
 constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();  // of an Index
 
 // N operands of any dtype and strides.
-template <size_t N>
-struct Strided {
+template <size_t N> struct Strided {
   Index<N> index;
   char* data[N];
   DType dtypes[N];
@@ -113,8 +102,7 @@ struct Strided {
       data[k] = static_cast<char*>(views[k].data) + offsets[k] * int64_t(size_of(dtypes[k]));
     }
   }
-  template <class C>
-  RT_OUTLINED C read(size_t k, int64_t at) const {
+  template <class C> RT_OUTLINED C read(size_t k, int64_t at) const {
     const auto as = [&]<class T>() { return widen<C>(reinterpret_cast<const T*>(data[k])[at]); };
     switch (dtypes[k]) {
       case DType::b8: return as.template operator()<bool>();
@@ -128,8 +116,7 @@ struct Strided {
     }
     return C(0);
   }
-  template <class C>
-  RT_OUTLINED void write(int64_t at, C value) const {  // to operand 0
+  template <class C> RT_OUTLINED void write(int64_t at, C value) const {  // to operand 0
     const auto as = [&]<class T>() { reinterpret_cast<T*>(data[0])[at] = narrow<T>(value); };
     switch (dtypes[0]) {
       case DType::b8: return as.template operator()<bool>();
@@ -149,8 +136,7 @@ __device__ C call(const F& f, const Strided<N>& x, const int64_t (&at)[N], std::
   return f(x.template read<C>(I + 1, at[I + 1])...);
 }
 
-template <class C, size_t N, class F>
-__global__ void map_strided(F f, Strided<N> operands, uint32_t n) {
+template <class C, size_t N, class F> __global__ void map_strided(F f, Strided<N> operands, uint32_t n) {
   for (int64_t i = thread_in_grid(); i < n; i += threads_in_grid()) {
     int64_t at[N];
     operands.index.offsets(uint32_t(i), at);
@@ -159,8 +145,7 @@ __global__ void map_strided(F f, Strided<N> operands, uint32_t n) {
 }
 
 // Only which kernels are launched depends on the type of f, to which `f` points.
-template <size_t N>
-void launch_strided(const Kernel& kernel, const void* f, const std::array<View, N>& views) {
+template <size_t N> void launch_strided(const Kernel& kernel, const void* f, const std::array<View, N>& views) {
   split(coalesce(views), kMostElements, [&](const Layout<N>& part, const std::array<int64_t, N>& offsets) {
     const Strided<N> operands(part, views, offsets);
     const auto n = uint32_t(part.size());
@@ -169,27 +154,23 @@ void launch_strided(const Kernel& kernel, const void* f, const std::array<View, 
 }
 
 // Operands of any dtypes.
-template <class C, class F, class... X>
-void map_any(const F& f, const View& y, const X&... x) {
+template <class C, class F, class... X> void map_any(const F& f, const View& y, const X&... x) {
   constexpr size_t n_operands = 1 + sizeof...(x);
   launch_strided<n_operands>(launchable<map_strided<C, n_operands, F>>(), &f, {y, x...});
 }
 
 // Whether x has the C++ type T, and either `width` elements can be accessed at a time or one element stands for all.
-template <class T, size_t N>
-bool wide(const Layout<N>& layout, size_t k, const View& x, int width) {
+template <class T, size_t N> bool wide(const Layout<N>& layout, size_t k, const View& x, int width) {
   if (layout.constant(k)) return x.dtype == dtype_of<T>::value || x.dtype == dtype_of<compute_t<T>>::value;
   return x.dtype == dtype_of<T>::value && layout.dense(k) && aligned_width(width, x.as<const T>()) == width;
 }
 
-template <class T>
-Dense<T> dense_operand(const View& x, bool constant) {
+template <class T> Dense<T> dense_operand(const View& x, bool constant) {
   const bool number = constant && x.dtype != dtype_of<T>::value;
   return {number ? nullptr : x.as<const T>(), number ? x.as<const compute_t<T>>() : nullptr, constant};
 }
 
-template <class Y, class... X>
-constexpr int kMapWidth = int(16 / std::max({sizeof(Y), sizeof(X)...}));
+template <class Y, class... X> constexpr int kMapWidth = int(16 / std::max({sizeof(Y), sizeof(X)...}));
 
 template <class Y, class... X, size_t... I>
 void launch_dense(const Kernel& dense, const Kernel& strided, const void* f,
@@ -205,8 +186,7 @@ void launch_dense(const Kernel& dense, const Kernel& strided, const void* f,
 }
 
 // Operands of the C++ types Y and X...; fast if dense.
-template <class Y, class... X, class F, class... Views>
-void map_as(const F& f, const View& y, const Views&... x) {
+template <class Y, class... X, class F, class... Views> void map_as(const F& f, const View& y, const Views&... x) {
   using C = compute_t<Y>;
   if constexpr (sizeof(C) == 8)  // f64 is only for checks: one element at a time
     map_any<C>(f, y, x...);
@@ -217,15 +197,13 @@ void map_as(const F& f, const View& y, const Views&... x) {
 }
 
 // The same, element by element: for what is rare.
-template <class F, class... X>
-void map_float(const F& f, const View& y, const X&... x) {
+template <class F, class... X> void map_float(const F& f, const View& y, const X&... x) {
   if (y.dtype == DType::f64) map_any<double>(f, y, x...);
   else map_any<float>(f, y, x...);
 }
 
 // Operands of one floating dtype.
-template <class F, class... X>
-void map(const F& f, const View& y, const X&... x) {
+template <class F, class... X> void map(const F& f, const View& y, const X&... x) {
   dispatch_float(y.dtype, [&]<class T>() { map_as<T, std::conditional_t<true, T, X>...>(f, y, x...); });
 }
 

@@ -8,8 +8,7 @@
 namespace ringtape::cuda {
 namespace {
 
-template <class U, int N>
-__global__ void fill_dense(U* y, int64_t n, U value) {
+template <class U, int N> __global__ void fill_dense(U* y, int64_t n, U value) {
   Vec<U, N> v;
   for (int j = 0; j < N; ++j) v.x[j] = value;
   int64_t i = thread_in_grid() * N;
@@ -17,8 +16,7 @@ __global__ void fill_dense(U* y, int64_t n, U value) {
   for (; i < n; ++i) y[i] = value;
 }
 
-template <class U>
-__global__ void fill_strided(U* y, Index<1> index, uint32_t n, U value) {
+template <class U> __global__ void fill_strided(U* y, Index<1> index, uint32_t n, U value) {
   for (int64_t i = thread_in_grid(); i < n; i += threads_in_grid()) {
     int64_t at[1];
     index.offsets(uint32_t(i), at);
@@ -27,8 +25,7 @@ __global__ void fill_strided(U* y, Index<1> index, uint32_t n, U value) {
 }
 
 // U: a type with the size of y's elements.
-template <class U>
-void fill_with(View y, U value) {
+template <class U> void fill_with(View y, U value) {
   constexpr int width = int(16 / sizeof(U));
   const Layout<1> whole = coalesce(std::array{y});
   const int64_t n = whole.size();
@@ -40,14 +37,12 @@ void fill_with(View y, U value) {
   });
 }
 
-template <class T>
-__global__ void fill_range_kernel(T* y, int64_t n, int64_t stride, double first, double step) {
+template <class T> __global__ void fill_range_kernel(T* y, int64_t n, int64_t stride, double first, double step) {
   for (int64_t i = thread_in_grid(); i < n; i += threads_in_grid())
     y[i * stride] = narrow<T>(std::fma(double(i), step, first));
 }
 
-template <class T>
-struct Normal {
+template <class T> struct Normal {
   double mean, deviation;
   __device__ void block(T* y, const RandomState& state, uint64_t b, int64_t count) const {
     const Philox4 r = philox(state.seed, uint64_t(state.stream), state.counter + b);
@@ -65,15 +60,13 @@ struct Normal {
 };
 
 // Each thread draws the four numbers of one block of the random stream.
-template <class T, class F>
-__global__ void fill_random(T* y, int64_t n, Live<RandomState> live, F f) {
+template <class T, class F> __global__ void fill_random(T* y, int64_t n, Live<RandomState> live, F f) {
   const RandomState state = live.get();
   for (int64_t b = thread_in_grid(); 4 * b < n; b += threads_in_grid())
     f.block(y + 4 * b, state, uint64_t(b), n - 4 * b);
 }
 
-template <template <class> class F>
-void draw(View y, RandomState state, double a, double b) {
+template <template <class> class F> void draw(View y, RandomState state, double a, double b) {
   const Live<RandomState> live = live_state(y.device, state);
   dispatch_float(y.dtype, [&]<class T>() {
     launch<fill_random<T, F<T>>>(y.device, covering(y.device, (y.size() + 3) / 4), y.as<T>(), y.size(), live,

@@ -17,8 +17,7 @@ __global__ void gather_elements(U* y, const U* x, const int64_t* index, int64_t 
   }
 }
 
-template <class T>
-T missing_element() {
+template <class T> T missing_element() {
   if constexpr (is_half_v<T> || std::is_floating_point_v<T>) return T(std::numeric_limits<compute_t<T>>::quiet_NaN());
   else return T(0);
 }

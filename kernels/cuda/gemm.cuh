@@ -19,17 +19,14 @@ struct Product {
 
 // An operand or a result may be other functions for each number of the batch, then start(b) begins one. The left
 // operand may say that those are smaller: outer_size(), depth(); then the product has no chunks.
-template <class X>
-__device__ void start(X& x, int64_t b) {
+template <class X> __device__ void start(X& x, int64_t b) {
   if constexpr (requires { x.start(b); }) x.start(b);
 }
-template <class X>
-__device__ int64_t outer_size_of(const X& x, int64_t most) {
+template <class X> __device__ int64_t outer_size_of(const X& x, int64_t most) {
   if constexpr (requires { x.outer_size(); }) return x.outer_size();
   else return most;
 }
-template <class X>
-__device__ int64_t depth_of(const X& x, int64_t most) {
+template <class X> __device__ int64_t depth_of(const X& x, int64_t most) {
   if constexpr (requires { x.depth(); }) return x.depth();
   else return most;
 }

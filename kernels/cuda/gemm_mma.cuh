@@ -30,18 +30,11 @@ namespace {
 // and put_sums(tile, column, its) takes them. NoSums has none.
 
 // The Walk of an operand whose indices of the depth are equally far apart.
-template <class T>
-struct LinearWalk {
+template <class T> struct LinearWalk {
   const T* from;
   int64_t stride;
-  template <class X>
-  __device__ const T* get(const X&) const {
-    return from;
-  }
-  template <class X>
-  __device__ void advance(const X&, int n) {
-    from += n * stride;
-  }
+  template <class X> __device__ const T* get(const X&) const { return from; }
+  template <class X> __device__ void advance(const X&, int n) { from += n * stride; }
 };
 
 template <class X>
@@ -51,33 +44,27 @@ concept Transformed = requires {
 
 struct NoSums {
   static constexpr int kBytes = 0;
-  template <class Out>
-  __device__ NoSums(const Out&, int64_t, int) {}
+  template <class Out> __device__ NoSums(const Out&, int64_t, int) {}
 };
 
 constexpr int kMmaStages = 3, kMmaThreads = 256, kWarpColumns = 32;
-template <class T>
-constexpr int kMmaDepth = 4 * kPackOf<T>;
+template <class T> constexpr int kMmaDepth = 4 * kPackOf<T>;
 constexpr int kMostMmaDepth = kMmaDepth<bf16>;
-template <class T>
-constexpr bool kHasMma = is_half_v<T> || std::is_same_v<T, float>;
+template <class T> constexpr bool kHasMma = is_half_v<T> || std::is_same_v<T, float>;
 constexpr int kStagedRow = kWarpColumns + 4;  // floats
 
 // A warp has kWarpRows x 32 of its results.
-template <int rows, int columns>
-struct MmaTile {
+template <int rows, int columns> struct MmaTile {
   static constexpr int kRows = rows, kColumns = columns, kWarpsAside = kColumns / kWarpColumns,
                        kWarpRows = kRows * kWarpsAside * 32 / kMmaThreads;
 };
 constexpr int kMmaRows = 128, kMmaColumns = 128;  // at most; kMmaRows of all tiles but those of few rows
-template <class T>
-constexpr int kFours = kPackOf<T> / 4;
+template <class T> constexpr int kFours = kPackOf<T> / 4;
 
 // A tile of an operand: `outer` lines of the depth, or kMmaDepth lines along the outer index. The packs of a line are
 // in an order of its own, so that the 8 rows of a matrix, what 8 lanes copy, and the floats that a warp reads from 4
 // lines are in different banks.
-template <class T, int outer, bool outer_first>
-struct MmaLines {
+template <class T, int outer, bool outer_first> struct MmaLines {
   static constexpr int kLines = outer_first ? kMmaDepth<T> : outer, kLength = outer_first ? outer : kMmaDepth<T>,
                        kElements = kLines * kLength, kPack = kPackOf<T>, kPacks = kLength / kPack;
   static_assert(kPacks == 4 || kPacks % 8 == 0);
@@ -88,8 +75,7 @@ struct MmaLines {
   }
 
   // A thread's packs of the tiles from (i, p) on along the depth; zero outside.
-  template <class X>
-  struct Loader {
+  template <class X> struct Loader {
     static constexpr int kMine = kLines * kPacks / kMmaThreads;
     typename X::Walk walks[kMine];
     bool inside[kMine];                     // by the outer index
@@ -174,8 +160,7 @@ struct MmaLines {
 
 // The values of an operand's channels, one after the other; of each first those of the first four of all packs, then
 // those of the next four, so that neighbouring packs are in different banks. Returns the first float after them.
-template <class T, class X>
-__device__ float* values_of(const X& x, float* values) {
+template <class T, class X> __device__ float* values_of(const X& x, float* values) {
   if constexpr (Transformed<X>) {
     const int part = x.channels() / kFours<T>;
     for (int t = int(threadIdx.x); t < x.channels(); t += kMmaThreads)
@@ -184,22 +169,19 @@ __device__ float* values_of(const X& x, float* values) {
   }
   return values;
 }
-template <class X>
-size_t values_bytes(const X& x) {
+template <class X> size_t values_bytes(const X& x) {
   if constexpr (Transformed<X>) return sizeof(float) * size_t(X::kValues) * size_t(x.channels());
   else return 0;
 }
 
 // Elements of a stage, and of its left operand.
-template <class T, class Tile, class A, class W>
-struct MmaStage {
+template <class T, class Tile, class A, class W> struct MmaStage {
   using Left = MmaLines<T, Tile::kRows, A::outer_first()>;
   using Right = MmaLines<T, Tile::kColumns, W::outer_first()>;
   static constexpr int kLeft = Left::kElements, kElements = kLeft + Right::kElements;
 };
 
-template <class T>
-__device__ void multiply(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+template <class T> __device__ void multiply(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   if constexpr (is_half_v<T>) mma<T>(sum, a, b);
   else mma_tf32(sum, a, b);
 }
@@ -329,8 +311,7 @@ struct MmaKernel {
   int rows, columns;
   size_t bytes;
 };
-template <class T, class Tile, class A, class W, class Out>
-MmaKernel mma_kernel() {
+template <class T, class Tile, class A, class W, class Out> MmaKernel mma_kernel() {
   constexpr size_t kBytes = sizeof(T) * kMmaStages * MmaStage<T, Tile, A, W>::kElements;
   static_assert(kMmaThreads / 2 * kStagedRow * sizeof(float) + kMmaThreads * Out::Sums::kBytes <= kBytes);
   return {launchable<gemm_mma_kernel<T, Tile, A, W, Out>>(), Tile::kRows, Tile::kColumns, kBytes};
@@ -346,8 +327,7 @@ inline void launch_mma(const MmaKernel& mma, Device device, const void* a, const
 }
 
 // Whether a device has tensor cores that may multiply numbers of T.
-template <class T>
-bool has_tensor_cores(Device device) {
+template <class T> bool has_tensor_cores(Device device) {
   return kHasMma<T> && (is_half_v<T> || arithmetic().tf32) && properties(device.index).major >= 8;
 }
 

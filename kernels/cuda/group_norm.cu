@@ -28,8 +28,7 @@ struct GroupShape {
   }
 };
 
-template <class T>
-struct GroupMoments : Moments<T> {
+template <class T> struct GroupMoments : Moments<T> {
   using typename Moments<T>::C, typename Moments<T>::Acc;
   C *statistics, eps;
   GroupMoments(C* to, C e) : statistics(to), eps(e) {}
@@ -39,8 +38,7 @@ struct GroupMoments : Moments<T> {
   }
 };
 
-template <class C>
-struct GroupStatistics {
+template <class C> struct GroupStatistics {
   const C* of;
   GroupShape shape;
   __device__ C operator()(int64_t n, int64_t, int64_t c, C x) const {
@@ -50,8 +48,7 @@ struct GroupStatistics {
 };
 
 // Calls f(first element, its sample and channel) for packs of kWidth neighbouring channels of a row.
-template <int kWidth, class F>
-__device__ void for_each_group_pack(const GroupShape& shape, const F& f) {
+template <int kWidth, class F> __device__ void for_each_group_pack(const GroupShape& shape, const F& f) {
   for (int64_t i = thread_in_grid() * kWidth; i < shape.size; i += threads_in_grid() * kWidth)
     f(i, shape.sample(i), shape.channel(i));
 }
@@ -93,16 +90,14 @@ __global__ void __launch_bounds__(256)
 }
 
 // out (N, 2, G) = the sums of w times sums (N, 2, C) over the channels of a group, divided by `count`.
-template <class C>
-struct GroupTerms {
+template <class C> struct GroupTerms {
   using Element = C;
   const C* in[1];
   C* out;
   const C* w;
   int64_t groups;
   C count;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const int64_t first = row.index() % groups * row.columns();
     const C* const scale = w ? w + first : nullptr;
     const C sum = row.template reduce<Sum>([=](int64_t c, C x) { return scale ? x * scale[c] : x; });
@@ -110,8 +105,7 @@ struct GroupTerms {
   }
 };
 
-template <class T, class F, class... X>
-void by_group_width(int64_t channels, const F& f, const X*... x) {
+template <class T, class F, class... X> void by_group_width(int64_t channels, const F& f, const X*... x) {
   constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));
   channels % wide == 0 && aligned_width(wide, x...) == wide ? f.template operator()<wide>()
                                                             : f.template operator()<1>();

@@ -47,8 +47,7 @@ Vec<char, 16> missing_elements(DType dtype) {
   return bytes;
 }
 
-template <class U>
-void copy_rows(const View& y, const View& x, const View& index) {
+template <class U> void copy_rows(const View& y, const View& x, const View& index) {
   const int64_t count = y.dims[1], rows = y.dims[0] * count,
                 units = y.dims[2] * int64_t(size_of(y.dtype)) / int64_t(sizeof(U));
   const int team = power_of_two(divide_up(units, kUnroll), kThreads), teams = kThreads / team;

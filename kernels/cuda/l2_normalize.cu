@@ -5,20 +5,15 @@ namespace ringtape::cuda {
 namespace {
 
 // NaN stays NaN.
-template <class C>
-__device__ C at_least(C x, C least) {
-  return x < least ? least : x;
-}
+template <class C> __device__ C at_least(C x, C least) { return x < least ? least : x; }
 
-template <class T>
-struct L2NormalizeForward {
+template <class T> struct L2NormalizeForward {
   using Element = T;
   using C = compute_t<T>;
   const T* in[1];
   T* y;
   C *norm, eps;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const C length = Math::sqrt(row.template reduce<Sum>([](int64_t, C x) { return x * x; }));
     if (row.exists() && row.writes()) norm[row.index()] = length;
     const C scale = 1 / at_least(length, eps);
@@ -26,16 +21,14 @@ struct L2NormalizeForward {
   }
 };
 
-template <class T>
-struct L2NormalizeBackward {
+template <class T> struct L2NormalizeBackward {
   using Element = T;
   using C = compute_t<T>;
   const T* in[2];
   T* dx;
   const C* norm;
   C eps;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const C length = row.exists() ? norm[row.index()] : C(0);
     const C sum = row.template reduce<Sum>([](int64_t, C y, C dy) { return y * dy; });
     const C dot = length > eps ? sum : C(0), scale = 1 / at_least(length, eps);

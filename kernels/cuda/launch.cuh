@@ -36,10 +36,7 @@
 namespace ringtape::cuda {
 
 // As launch() of launch.h takes it.
-template <auto kernel>
-Kernel launchable() {
-  return {reinterpret_cast<const void*>(kernel), __PRETTY_FUNCTION__};
-}
+template <auto kernel> Kernel launchable() { return {reinterpret_cast<const void*>(kernel), __PRETTY_FUNCTION__}; }
 
 }  // namespace ringtape::cuda
 
@@ -47,8 +44,7 @@ Kernel launchable() {
 
 namespace ringtape::cuda {
 
-template <auto kernel>
-Kernel launchable() {
+template <auto kernel> Kernel launchable() {
   return {&emulation::registered<kernel>, emulation::registered<kernel>.spelling};
 }
 
@@ -67,8 +63,7 @@ void launch(const Kernel& kernel, void (*)(P...), Device device, const Grid& gri
 }
 
 // launch() of launch.h, with arguments that are converted to the kernel's parameter types.
-template <auto kernel, class... Args>
-void launch(Device device, const Grid& grid, Args&&... args) {
+template <auto kernel, class... Args> void launch(Device device, const Grid& grid, Args&&... args) {
   launch(launchable<kernel>(), kernel, device, grid, std::forward<Args>(args)...);
 }
 

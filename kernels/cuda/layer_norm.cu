@@ -5,8 +5,7 @@
 namespace ringtape::cuda {
 namespace {
 
-template <class C>
-struct LayerStatistics {
+template <class C> struct LayerStatistics {
   const C* of;
   __device__ C operator()(int64_t, int64_t row, int64_t, C x) const {
     const C* const s = of + 3 * row;
@@ -14,8 +13,7 @@ struct LayerStatistics {
   }
 };
 
-template <class T>
-struct LayerNormForward {
+template <class T> struct LayerNormForward {
   using Element = T;
   using C = compute_t<T>;
   const T* in[1];
@@ -24,8 +22,7 @@ struct LayerNormForward {
   const C *w, *b;
   C eps;
   bool centred;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const C n = C(row.columns());
     // Distances from the first element: exact if all are equal, and no sum of large numbers.
     const C high = centred && row.exists() ? C(in[0][row.index() * row.columns()]) : C(0);
@@ -43,8 +40,7 @@ struct LayerNormForward {
   }
 };
 
-template <class T>
-struct LayerNormBackward {
+template <class T> struct LayerNormBackward {
   using Element = T;
   using C = compute_t<T>;
   const T* in[2];
@@ -52,8 +48,7 @@ struct LayerNormBackward {
   LayerStatistics<C> statistics;
   const C* w;
   bool centred;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const int64_t r = row.exists() ? row.index() : 0;
     const C n = C(row.columns()), inverse = statistics.of[3 * r + 2];
     const auto scaled = [w = w](int64_t c, C dy) { return w ? dy * w[c] : dy; };

@@ -9,8 +9,7 @@
 // Arguments of kernels that differ between the launches of a recorded graph.
 namespace ringtape::cuda {
 
-template <class T>
-struct Live {
+template <class T> struct Live {
   T now;
   const T* later;  // on the device; null: outside of graphs, where it is `now`
 
@@ -18,8 +17,7 @@ struct Live {
 };
 
 // `again` is asked before each launch if a graph is recorded; empty: the argument never changes.
-template <class T>
-Live<T> live_argument(Device device, const T& now, const Again<T>& again) {
+template <class T> Live<T> live_argument(Device device, const T& now, const Again<T>& again) {
   LiveArguments* const all = again ? LiveArguments::recorded(device.index) : nullptr;
   if (!all) return {now, nullptr};
   const auto write = [again](void* to) {
@@ -30,8 +28,7 @@ Live<T> live_argument(Device device, const T& now, const Again<T>& again) {
 }
 
 // Of a `step` of kernels/optimizer.h: what `make` makes of it.
-template <class Step, class F>
-auto live_step(Device device, const Step& step, const F& make) {
+template <class Step, class F> auto live_step(Device device, const Step& step, const F& make) {
   using T = decltype(make(step));
   Again<T> again;
   if (step.again) again = [numbers = *step.again, make] { return make(numbers()); };

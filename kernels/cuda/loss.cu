@@ -14,13 +14,11 @@ namespace {
 
 // A loss that is chosen at run time: all threads take the same branch. With weights operands are read one by one: they
 // repeat in most cases.
-template <LossPart part>
-struct LossFunction {
+template <LossPart part> struct LossFunction {
   Loss loss;
   double q, scale = 1;
 
-  template <class T>
-  __device__ T of(T x, T t, T q) const {
+  template <class T> __device__ T of(T x, T t, T q) const {
     using M = Math;
     switch (loss) {
 #define X(name, y, dx, dt) \
@@ -30,27 +28,18 @@ struct LossFunction {
     }
     return x;
   }
-  template <class C>
-  __device__ C operator()(C x, C t) const {
-    return of(x, t, C(q)) * C(scale);
-  }
-  template <class C>
-  __device__ C operator()(C x, C t, C w, C of_element) const {
+  template <class C> __device__ C operator()(C x, C t) const { return of(x, t, C(q)) * C(scale); }
+  template <class C> __device__ C operator()(C x, C t, C w, C of_element) const {
     return w * of(x, t, of_element) * C(scale);
   }
 };
 
-template <LossPart part>
-struct LossGradient {
+template <LossPart part> struct LossGradient {
   LossFunction<part> f;
-  template <class C, class... X>
-  __device__ C operator()(C dy, X... x) const {
-    return f(x...) * dy;
-  }
+  template <class C, class... X> __device__ C operator()(C dy, X... x) const { return f(x...) * dy; }
 };
 
-template <class T>
-constexpr int kLossWidth = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));
+template <class T> constexpr int kLossWidth = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));
 constexpr int kLossThreads = 256;
 
 // partial[block] = the sum over the block's elements, divided by `divisor`.
@@ -72,8 +61,7 @@ __global__ void __launch_bounds__(kLossThreads) loss_sums(compute_t<T>* partial,
 }
 
 // x itself, or a copy whose elements lie side by side for loss_sums.
-template <class T>
-Tensor packed(const View& x, View& to) {
+template <class T> Tensor packed(const View& x, View& to) {
   to = x;
   if (x.contiguous() && aligned_width(kLossWidth<T>, x.as<T>()) == kLossWidth<T>) return {};
   const Tensor dense(x.shape(), x.dtype, x.device);

@@ -45,13 +45,11 @@ struct Math {
   static __device__ double fmod(double x, double y) { return ::fmod(x, y); }
   static __device__ double log2(double x) { return ::log2(x); }
   // As in Python: the remainder has the sign of b; the quotient is the whole number that belongs to it.
-  template <class T>
-  static __device__ T remainder(T a, T b) {
+  template <class T> static __device__ T remainder(T a, T b) {
     const T r = fmod(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
   }
-  template <class T>
-  static __device__ T quotient(T a, T b) {
+  template <class T> static __device__ T quotient(T a, T b) {
     const T r = fmod(a, b);
     return b == 0 ? a / b : round((a - r) / b - (r != 0 && (r < 0) != (b < 0) ? 1 : 0));
   }

@@ -7,8 +7,7 @@ namespace ringtape::cuda {
 namespace {
 
 // Contiguous (batch, m, n), with an optional bias (n) and ReLU.
-template <class T>
-struct MatrixResult {
+template <class T> struct MatrixResult {
   using Element = T;
   using Sums = NoSums;
   T* data;

@@ -8,8 +8,7 @@ namespace ringtape::cuda {
 namespace {
 
 // A batch of matrices in memory, as an operand of gemm().
-template <class T>
-struct Matrix {
+template <class T> struct Matrix {
   const T* data;
   int64_t batch_stride, outer_stride, depth_stride;
   __device__ bool outer_first() const { return outer_stride == 1; }
@@ -19,8 +18,7 @@ struct Matrix {
 };
 
 // The same, of gemm_mma().
-template <class T, bool first>
-struct PackedMatrix : Matrix<T> {
+template <class T, bool first> struct PackedMatrix : Matrix<T> {
   int64_t outer, depth;
   static constexpr bool outer_first() { return first; }
   bool packed() const {
@@ -35,8 +33,7 @@ struct PackedMatrix : Matrix<T> {
 };
 
 // (chunks, batch, m, n): what each chunk of the depth adds to a product.
-template <class C>
-struct Parts {
+template <class C> struct Parts {
   using Element = C;
   using Sums = NoSums;
   C* part;

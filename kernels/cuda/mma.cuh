@@ -22,8 +22,7 @@ namespace {
 
 __device__ inline uint32_t shared_address(const void* p) { return uint32_t(__cvta_generic_to_shared(p)); }
 
-template <class T>
-__device__ inline void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+template <class T> __device__ inline void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   static_assert(is_half_v<T>);
   if constexpr (std::is_same_v<T, bf16>)
     asm volatile(
@@ -50,8 +49,7 @@ __device__ inline uint32_t to_tf32(uint32_t x) {
 }
 
 #define RT_LDMATRIX(name, trans)                                                            \
-  template <int N>                                                                          \
-  __device__ inline void name(uint32_t(&to)[N], const void* row) {                          \
+  template <int N> __device__ inline void name(uint32_t(&to)[N], const void* row) {         \
     static_assert(N == 1 || N == 2 || N == 4);                                              \
     const uint32_t at = shared_address(row);                                                \
     if constexpr (N == 1)                                                                   \
@@ -80,8 +78,7 @@ __device__ inline uint32_t movmatrix_trans(uint32_t x) {
 }
 
 // Before sm_90 there is no such instruction: each lane stores its elements itself.
-template <int N>
-__device__ inline void stmatrix(void* row, const uint32_t (&from)[N]) {
+template <int N> __device__ inline void stmatrix(void* row, const uint32_t (&from)[N]) {
   static_assert(N == 1 || N == 2 || N == 4);
   const uint32_t at = shared_address(row);
 #if __CUDA_ARCH__ >= 900
@@ -104,8 +101,7 @@ __device__ inline void stmatrix(void* row, const uint32_t (&from)[N]) {
 #endif
 }
 
-template <int N>
-__device__ inline void stmatrix_trans(void* row, const uint32_t (&from)[N]) {
+template <int N> __device__ inline void stmatrix_trans(void* row, const uint32_t (&from)[N]) {
   uint32_t transposed[N];
   for (int m = 0; m < N; ++m) transposed[m] = movmatrix_trans(from[m]);
   stmatrix(row, transposed);

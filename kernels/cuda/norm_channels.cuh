@@ -7,14 +7,12 @@
 namespace ringtape::cuda {
 namespace {
 
-template <class C>
-__device__ C inverse_deviation(const C* var, int64_t c, C eps) {
+template <class C> __device__ C inverse_deviation(const C* var, int64_t c, C eps) {
   return 1 / Math::sqrt(var[c] + eps);
 }
 
 // The values per channel, including w / sqrt(var + eps).
-template <class C>
-struct Channels {
+template <class C> struct Channels {
   const C *mean, *var, *w;
   C eps;
   Channels(const View& m, const View& v, const View& weight, double e)
@@ -23,8 +21,7 @@ struct Channels {
 };
 
 // Of one channel: y = (x - mean) scale + shift.
-template <class C>
-struct Normalize {
+template <class C> struct Normalize {
   C mean, scale, shift;
   static __device__ Normalize of(const Channels<C>& by, const C* b, int64_t c) {
     return {by.mean[c], by.w[c] * by.inverse(c), b[c]};
@@ -33,8 +30,7 @@ struct Normalize {
 };
 
 // Of one channel: dx = scale (dz - shift - slope (x - mean)), where share is 1 / the number of rows.
-template <class C>
-struct NormalizeGradient {
+template <class C> struct NormalizeGradient {
   C mean, scale, shift, slope;
   static __device__ NormalizeGradient of(const Channels<C>& by, const C* db, const C* dw, C share, int64_t c) {
     const C inverse = by.inverse(c);
@@ -43,8 +39,7 @@ struct NormalizeGradient {
   __device__ C operator()(C dz, C x) const { return scale * (dz - shift - slope * (x - mean)); }
 };
 
-template <class C>
-struct Running {
+template <class C> struct Running {
   C *mean, *var;
   int64_t* batches;
   C momentum, correction;
@@ -59,8 +54,7 @@ struct Running {
   }
 };
 
-template <class T>
-struct Statistics : Moments<T> {
+template <class T> struct Statistics : Moments<T> {
   using typename Moments<T>::C, typename Moments<T>::Acc;
   void *mean, *var;
   bool wide;  // whether they are f64

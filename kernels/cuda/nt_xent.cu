@@ -15,28 +15,19 @@ namespace ringtape::cuda {
 namespace {
 
 // Embeddings (n, d) as an operand of a product along d, and along n.
-template <class C>
-__host__ __device__ Matrix<C> rows_of(const C* data, int64_t d) {
-  return {data, 0, d, 1};
-}
-template <class C>
-__host__ __device__ Matrix<C> columns_of(const C* data, int64_t d) {
-  return {data, 0, 1, d};
-}
+template <class C> __host__ __device__ Matrix<C> rows_of(const C* data, int64_t d) { return {data, 0, d, 1}; }
+template <class C> __host__ __device__ Matrix<C> columns_of(const C* data, int64_t d) { return {data, 0, 1, d}; }
 
 // (n, d) and (m, d).
-template <class C>
-struct Embeddings {
+template <class C> struct Embeddings {
   const C *x, *y;
   int64_t n, m, d;
   Embeddings(const View& of_x, const View& of_y)
       : x(of_x.as<C>()), y(of_y.as<C>()), n(of_x.dims[0]), m(of_y.dims[0]), d(of_x.dims[1]) {}
 };
 
-template <class C>
-using TileOf = C[kGemmDepth][kGemmTile + 1];
-template <class C>
-using Scores = C[kPerThread][kPerThread];  // of rows ti + 16 i and columns tj + 16 j of a tile
+template <class C> using TileOf = C[kGemmDepth][kGemmTile + 1];
+template <class C> using Scores = C[kPerThread][kPerThread];  // of rows ti + 16 i and columns tj + 16 j of a tile
 
 template <class C>
 __device__ void compute_scores(Scores<C>& s, TileOf<C>& a, TileOf<C>& w, const Embeddings<C>& e, int64_t row,
@@ -54,19 +45,14 @@ __device__ void compute_scores(Scores<C>& s, TileOf<C>& a, TileOf<C>& w, const E
 
 // exp(top) sum is the sum of exp over some scores of a row. `positive` is the score of the other view, or -infinity if
 // it is not among them.
-template <class C>
-struct RowSum {
-  C top, sum, positive;
-};
+template <class C> struct RowSum { C top, sum, positive; };
 
 struct AddRowSums {
-  template <class A>
-  static __device__ A identity() {
+  template <class A> static __device__ A identity() {
     const auto none = Max::identity<decltype(A::top)>();
     return {none, 0, none};
   }
-  template <class A>
-  static __device__ A combine(const A& a, const A& b) {
+  template <class A> static __device__ A combine(const A& a, const A& b) {
     const auto top = Max::combine(a.top, b.top), positive = Max::combine(a.positive, b.positive);
     if (top == Max::identity<decltype(A::top)>()) return {top, 0, positive};
     return {top, a.sum * Math::exp(a.top - top) + b.sum * Math::exp(b.top - top), positive};
@@ -128,8 +114,7 @@ __global__ void __launch_bounds__(256)
 }
 
 // The gradient by a score: the weight of row c of y in the gradient of row r of x.
-template <class C>
-struct ScoreGradient {
+template <class C> struct ScoreGradient {
   const C *x_lse, *y_lse, *dloss;
   ViewPairs pairs;
   C scale;
@@ -356,8 +341,7 @@ void forward(const View& loss, const View& lse, const Embeddings<C>& e, const Vi
                                e.n);
 }
 
-template <class C>
-void backward(const View& dx, const Embeddings<C>& e, const ScoreGradient<C>& gradient) {
+template <class C> void backward(const View& dx, const Embeddings<C>& e, const ScoreGradient<C>& gradient) {
   if constexpr (std::is_same_v<C, float>)
     if (for_tensor_cores(dx.device, e)) return backward_by_tensor_cores(dx, e, gradient);
   const Chunks chunks(e.n, e.m);

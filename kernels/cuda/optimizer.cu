@@ -9,8 +9,7 @@
 namespace ringtape::cuda {
 namespace {
 
-template <class T>
-struct Sgd {
+template <class T> struct Sgd {
   T lr, decay, momentum, ahead, direct;  // w -= lr (direct g + ahead v)
 
   __device__ void operator()(T& w, T& v, T g) const {
@@ -20,8 +19,7 @@ struct Sgd {
   }
 };
 
-template <class T>
-struct Adam {
+template <class T> struct Adam {
   T size, beta1, rest1, beta2, rest2, root, eps, decay, shrink;  // w = shrink w - size m / (root sqrt(v) + eps)
 
   __device__ void operator()(T& w, T& m, T& v, T g) const {
@@ -63,8 +61,7 @@ void run(const Live<Step>& step, const View& w, const View& g, const View& facto
                                               state...);
 }
 
-template <class F>
-void for_dtype(const View& w, const char* name, const F& f) {
+template <class F> void for_dtype(const View& w, const char* name, const F& f) {
   RT_CHECK_AS(DTypeError, w.dtype == DType::f32 || w.dtype == DType::f64, name, ": parameters are f32 or f64, got ",
               w.dtype);
   if (w.dtype == DType::f32) f.template operator()<float>();
@@ -72,8 +69,7 @@ void for_dtype(const View& w, const char* name, const F& f) {
 }
 
 // Without momentum there is no v.
-template <class T>
-struct PlainSgd {
+template <class T> struct PlainSgd {
   T lr, decay;
   __device__ void operator()(T& w, T g) const { w -= lr * (g + decay * w); }
 };
@@ -113,8 +109,7 @@ __global__ void __launch_bounds__(kLarsThreads)
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-template <class T>
-struct Ema {
+template <class T> struct Ema {
   T decay, rest;
   __device__ void operator()(T& average, T w) const { average = decay * average + rest * w; }
 };

@@ -18,8 +18,7 @@ struct Place {
   int64_t n, i, j, c;
 };
 
-template <int kWidth>
-__device__ Place place_of(const Pool& p, uint32_t number) {
+template <int kWidth> __device__ Place place_of(const Pool& p, uint32_t number) {
   const uint32_t pixel = p.packs.quotient(number), line = p.columns.quotient(pixel), n = p.rows.quotient(line);
   return {n, line - n * p.rows.d, pixel - line * p.columns.d, int64_t(number - pixel * p.packs.d) * kWidth};
 }
@@ -32,8 +31,7 @@ __device__ inline int64_t in_result(const PoolShape& s, int64_t n, int64_t i, in
   return ((n * s.rows + i) * s.columns + j) * s.channels;
 }
 
-template <class T, int kWidth>
-__global__ void max_pool(T* y, int32_t* index, const T* x, Pool p, uint32_t packs) {
+template <class T, int kWidth> __global__ void max_pool(T* y, int32_t* index, const T* x, Pool p, uint32_t packs) {
   using C = compute_t<T>;
   const PoolShape& s = p.shape;
   for (int64_t number = thread_in_grid(); number < packs; number += threads_in_grid()) {
@@ -87,8 +85,7 @@ __device__ void add_scaled(compute_t<T> (&sum)[kWidth], const T* from, compute_t
 }
 
 // Forward, or backward from dy to dx.
-template <class T, int kWidth, bool forward>
-__global__ void avg_pool(T* to, const T* from, Pool p, uint32_t packs) {
+template <class T, int kWidth, bool forward> __global__ void avg_pool(T* to, const T* from, Pool p, uint32_t packs) {
   using C = compute_t<T>;
   const PoolShape& s = p.shape;
   const C scale = 1 / C(s.r * s.s);
@@ -109,8 +106,7 @@ __global__ void avg_pool(T* to, const T* from, Pool p, uint32_t packs) {
 
 // Calls f<T, kWidth>(part of `to`, of the other side and of the index, number of its packs, grid) for parts of whole
 // images that 32-bit counts can cover.
-template <class F>
-void by_width(const View& to, const View& from, const View& index, const F& f) {
+template <class F> void by_width(const View& to, const View& from, const View& index, const F& f) {
   if (to.size() == 0) return;
   dispatch_float(to.dtype, [&]<class T>() {
     constexpr int wide = sizeof(T) == 8 ? 1 : 4;  // channels; four of the index are 16 bytes

@@ -92,8 +92,7 @@ __device__ void crop(const Shared& s, const uint8_t* image, const Frame& f, cons
 __device__ Rgb pixel(const uint8_t* x, int i, int n) { return {x[i], x[n + i], x[2 * n + i]}; }
 
 // Each thread has its own pixels, the same ones in every step.
-template <class F>
-__device__ void for_each_pixel(uint8_t* x, int n, F&& f) {
+template <class F> __device__ void for_each_pixel(uint8_t* x, int n, F&& f) {
   for (int i = int(threadIdx.x); i < n; i += kThreads) {
     const Rgb y = f(pixel(x, i, n));
     x[i] = uint8_t(y.r), x[n + i] = uint8_t(y.g), x[2 * n + i] = uint8_t(y.b);

@@ -7,8 +7,7 @@
 namespace ringtape::cuda {
 namespace {
 
-template <class T>
-struct ReduceSum : OfNumbers<T, Sum> {
+template <class T> struct ReduceSum : OfNumbers<T, Sum> {
   using C = compute_t<T>;
   T* y;
   C divisor;
@@ -17,49 +16,34 @@ struct ReduceSum : OfNumbers<T, Sum> {
 };
 
 struct Product {
-  template <class A>
-  static __device__ A identity() {
-    return A(1);
-  }
-  template <class A>
-  static __device__ A combine(A a, A b) {
-    return a * b;
-  }
+  template <class A> static __device__ A identity() { return A(1); }
+  template <class A> static __device__ A combine(A a, A b) { return a * b; }
 };
 // Of whole numbers, modulo 2^64.
-template <class R>
-struct Whole : R {
-  template <class A>
-  static __device__ A combine(A a, A b) {
-    return A(R::combine(uint64_t(a), uint64_t(b)));
-  }
+template <class R> struct Whole : R {
+  template <class A> static __device__ A combine(A a, A b) { return A(R::combine(uint64_t(a), uint64_t(b))); }
 };
 struct Min {  // NaN on either side gives NaN
-  template <class A>
-  static __device__ A identity() {
+  template <class A> static __device__ A identity() {
     using Limits = std::numeric_limits<A>;
     return Limits::has_infinity ? Limits::infinity() : Limits::max();
   }
-  template <class A>
-  static __device__ A combine(A a, A b) {
+  template <class A> static __device__ A combine(A a, A b) {
     const A low = b < a ? b : a;
     return b != b ? b : low;
   }
 };
 
-template <class T, class R>
-struct ReduceTo : OfNumbers<T, R> {
+template <class T, class R> struct ReduceTo : OfNumbers<T, R> {
   T* y;
   explicit ReduceTo(T* to) : y(to) {}
   __device__ void finish(int64_t o, compute_t<T> all) const { y[o] = T(all); }
 };
 
-template <class T>
-struct ReduceNorm : OfNumbers<T, Sum> {
+template <class T> struct ReduceNorm : OfNumbers<T, Sum> {
   T* y;
   explicit ReduceNorm(T* to) : y(to) {}
-  template <int N>
-  static __device__ T of(T (&x)[N]) {
+  template <int N> static __device__ T of(T (&x)[N]) {
     for (int i = 0; i < N; ++i) x[i] *= x[i];
     return pairwise<Sum>(x);
   }
@@ -67,23 +51,18 @@ struct ReduceNorm : OfNumbers<T, Sum> {
 };
 
 // The number of elements that equal the largest.
-template <class T>
-struct ReduceTies {
+template <class T> struct ReduceTies {
   using C = compute_t<T>;
   struct Acc {
     C top, count;
   };
   C* ties;
-  template <class A>
-  static __device__ A identity() {
-    return {Max::identity<C>(), 0};
-  }
+  template <class A> static __device__ A identity() { return {Max::identity<C>(), 0}; }
   static __device__ __forceinline__ Acc combine(const Acc& a, const Acc& b) {
     const C top = Max::combine(a.top, b.top);
     return {top, (a.top == top ? a.count : C(0)) + (b.top == top ? b.count : C(0))};
   }
-  template <int N>
-  static __device__ Acc of(const C (&x)[N]) {
+  template <int N> static __device__ Acc of(const C (&x)[N]) {
     Acc all{x[0], 0};
     for (int i = 1; i < N; ++i) all.top = Max::combine(all.top, x[i]);
     for (int i = 0; i < N; ++i) all.count += x[i] == all.top ? C(1) : C(0);
@@ -94,18 +73,14 @@ struct ReduceTies {
 
 // The largest element, and the sum of exp(x - largest). If the largest is infinite it is the result: subtracting it
 // would give NaN.
-template <class T>
-struct ReduceLogSumExp {
+template <class T> struct ReduceLogSumExp {
   using C = compute_t<T>;
   struct Acc {
     C top, sum;
   };
   T* y;
   C *top, *log_sum;
-  template <class A>
-  static __device__ A identity() {
-    return {Max::identity<C>(), 0};
-  }
+  template <class A> static __device__ A identity() { return {Max::identity<C>(), 0}; }
   static __device__ C shift(C top) { return top - top == 0 ? top : C(0); }
   static __device__ __forceinline__ Acc combine(const Acc& a, const Acc& b) {
     if (a.top == Max::identity<C>()) return b;
@@ -113,8 +88,7 @@ struct ReduceLogSumExp {
     const C top = Max::combine(a.top, b.top), s = shift(top);
     return {top, a.sum * Math::exp(shift(a.top) - s) + b.sum * Math::exp(shift(b.top) - s)};
   }
-  template <int N>
-  static __device__ Acc of(C (&x)[N]) {
+  template <int N> static __device__ Acc of(C (&x)[N]) {
     C top = x[0];
     for (int i = 1; i < N; ++i) top = Max::combine(top, x[i]);
     for (int i = 0; i < N; ++i) x[i] = Math::exp(x[i] - shift(top));
@@ -126,8 +100,7 @@ struct ReduceLogSumExp {
   }
 };
 
-template <class T>
-struct ReduceMoments : Moments<T> {
+template <class T> struct ReduceMoments : Moments<T> {
   using typename Moments<T>::C, typename Moments<T>::Acc;
   T *y, *mean;
   C n, divisor;
@@ -139,38 +112,24 @@ struct ReduceMoments : Moments<T> {
 };
 
 struct MaxBackward {
-  template <class C>
-  __device__ C operator()(C x, C y, C dy, C ties) const {
-    return x == y ? dy / ties : C(0);
-  }
+  template <class C> __device__ C operator()(C x, C y, C dy, C ties) const { return x == y ? dy / ties : C(0); }
 };
 struct Negate {
-  template <class C>
-  __device__ C operator()(C x) const {
-    return -x;
-  }
+  template <class C> __device__ C operator()(C x) const { return -x; }
 };
 struct LogSumExpBackward {
-  template <class C>
-  __device__ C operator()(C x, C top, C log_sum, C dy) const {
+  template <class C> __device__ C operator()(C x, C top, C log_sum, C dy) const {
     return dy * Math::exp((x - top) - log_sum);
   }
 };
 struct VarBackward {
   double scale;
-  template <class C>
-  __device__ C operator()(C x, C mean, C dy) const {
-    return dy * C(scale) * (x - mean);
-  }
+  template <class C> __device__ C operator()(C x, C mean, C dy) const { return dy * C(scale) * (x - mean); }
 };
 
-template <class R, class T>
-void reduce_to(const View& y, const View& x) {
-  reduce<T>(ReduceTo<T, R>(y.as<T>()), y, x);
-}
+template <class R, class T> void reduce_to(const View& y, const View& x) { reduce<T>(ReduceTo<T, R>(y.as<T>()), y, x); }
 
-template <class R>
-void reduce_floats(const View& y, const View& x) {
+template <class R> void reduce_floats(const View& y, const View& x) {
   dispatch_float(y.dtype, [&]<class T>() { reduce_to<R, T>(y, x); });
 }
 

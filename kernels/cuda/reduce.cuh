@@ -167,8 +167,7 @@ struct ReduceKernels {
   Kernel rows, columns, combine;
   int width, acc_bytes;
 };
-template <class R, class T, int kWidth>
-ReduceKernels reduce_kernels() {
+template <class R, class T, int kWidth> ReduceKernels reduce_kernels() {
   return {launchable<reduce_rows<R, T, kWidth>>(), launchable<reduce_columns<R, T, kWidth>>(),
           launchable<reduce_partial<R>>(), kWidth, int(sizeof(typename R::Acc))};
 }
@@ -238,8 +237,7 @@ inline void reduce_with(const ReduceKernels& wide, const ReduceKernels& narrow, 
 }
 
 // Only the shape of y is used. T is the type of x's elements.
-template <class T, class R>
-void reduce(const R& r, const View& y, const View& x) {
+template <class T, class R> void reduce(const R& r, const View& y, const View& x) {
   constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));  // f64 is only for checks: one element at a time
   reduce_with(reduce_kernels<R, T, wide>(), reduce_kernels<R, T, 1>(), &r, y, x);
 }

@@ -17,8 +17,7 @@ constexpr int packs_of(int inputs) { return inputs == 1 ? 4 : 2; }
 // One row of kInputs operands, as seen by a thread of its team: a few packs of kWidth neighbouring elements, which are
 // read once and kept in registers. For longer rows (not kHeld) each pass reads them again, mostly from the caches, the
 // same number at a time. A team without a row takes part with an empty one.
-template <class T, int kInputs, int kWidth, bool kHeld>
-class Row {
+template <class T, int kInputs, int kWidth, bool kHeld> class Row {
  public:
   using C = compute_t<T>;
   static constexpr int kPacks = packs_of(kInputs);
@@ -36,8 +35,7 @@ class Row {
   __device__ bool writes() const { return threadIdx.x == 0; }
 
   // Reduces f(column, x...) over all columns with R. Every thread must call it, and gets the result.
-  template <class R, class F>
-  __device__ auto reduce(const F& f) {
+  template <class R, class F> __device__ auto reduce(const F& f) {
     using A = decltype(call(f, 0, 0, 0, std::make_index_sequence<kInputs>{}));
     A total = R::template identity<A>();
     for_each_pack([&](int k, int64_t column) {
@@ -49,8 +47,7 @@ class Row {
   }
 
   // Writes y[row, column] = f(column, x...).
-  template <class F>
-  __device__ void write(T* y, const F& f) {
+  template <class F> __device__ void write(T* y, const F& f) {
     for_each_pack([&](int k, int64_t column) {
       Vec<T, kWidth> out;
 #pragma unroll
@@ -71,14 +68,12 @@ class Row {
         for (int i = 0; i < kInputs; ++i) packs_[i][k] = load<kWidth>(in_[i] + column);
   }
   // Calls f(pack, its first column) for the packs that the thread currently holds.
-  template <class F>
-  __device__ void for_each_kept(int64_t base, const F& f) {
+  template <class F> __device__ void for_each_kept(int64_t base, const F& f) {
 #pragma unroll
     for (int k = 0; k < kPacks; ++k)
       if (const int64_t column = column_of(base, k); column < end_) f(k, column);
   }
-  template <class F>
-  __device__ void for_each_pack(const F& f) {
+  template <class F> __device__ void for_each_pack(const F& f) {
     if constexpr (kHeld) {
       for_each_kept(0, f);
     } else {

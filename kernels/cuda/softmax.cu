@@ -4,41 +4,35 @@
 namespace ringtape::cuda {
 namespace {
 
-template <class T>
-struct SoftmaxForward {
+template <class T> struct SoftmaxForward {
   using Element = T;
   using C = compute_t<T>;
   const T* in[1];
   T* y;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const auto [top, sum] = exp_sum<T>(row);
     const C scale = 1 / sum;
     row.write(y, [top = top, scale](int64_t, C x) { return exp_of<T>(x - top) * scale; });
   }
 };
 
-template <class T>
-struct SoftmaxBackward {
+template <class T> struct SoftmaxBackward {
   using Element = T;
   using C = compute_t<T>;
   const T* in[2];
   T* dx;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const C dot = row.template reduce<Sum>([](int64_t, C y, C dy) { return y * dy; });
     row.write(dx, [=](int64_t, C y, C dy) { return y * (dy - dot); });
   }
 };
 
-template <class T>
-struct LogSoftmaxForward {
+template <class T> struct LogSoftmaxForward {
   using Element = T;
   using C = compute_t<T>;
   const T* in[1];
   T* y;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const auto [top, sum] = exp_sum<T>(row);
     const C log_sum = Math::log(sum);
     // top + log_sum would lose digits to top.
@@ -46,21 +40,18 @@ struct LogSoftmaxForward {
   }
 };
 
-template <class T>
-struct LogSoftmaxBackward {
+template <class T> struct LogSoftmaxBackward {
   using Element = T;
   using C = compute_t<T>;
   const T* in[2];
   T* dx;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const C sum = row.template reduce<Sum>([](int64_t, C, C dy) { return dy; });
     row.write(dx, [=](int64_t, C y, C dy) { return dy - exp_of<T>(y) * sum; });
   }
 };
 
-template <template <class> class F, class... X>
-void by_rows(View y, X... x) {
+template <template <class> class F, class... X> void by_rows(View y, X... x) {
   dispatch_float(y.dtype, [&]<class T>() {
     for_each_row(y.device, F<T>{{x.template as<T>()...}, y.as<T>()}, y.as<T>(), rows_of(y), columns_of(y));
   });

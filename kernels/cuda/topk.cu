@@ -4,15 +4,13 @@
 namespace ringtape::cuda {
 namespace {
 
-template <class T>
-struct LabelRank {
+template <class T> struct LabelRank {
   using Element = T;
   using C = compute_t<T>;
   const T* in[1];
   int64_t* rank;
   const int64_t* labels;
-  template <class R>
-  __device__ void operator()(R& row) const {
+  template <class R> __device__ void operator()(R& row) const {
     const int64_t label = row.exists() ? labels[row.index()] : -1;
     const bool known = label >= 0 && label < row.columns();
     const C own = known ? C(in[0][row.index() * row.columns() + label]) : std::numeric_limits<C>::quiet_NaN();

@@ -5,53 +5,44 @@
 namespace ringtape::cuda {
 namespace {
 
-#define X(name, y_expr, dx_expr, ...)                                                \
-  struct name##_value {                                                              \
-    using M = Math;                                                                  \
-    template <class T>                                                               \
-    __device__ T operator()(T x) const {                                             \
-      return y_expr;                                                                 \
-    }                                                                                \
-  };                                                                                 \
-  struct name##_gradient {                                                           \
-    using M = Math;                                                                  \
-    template <class T>                                                               \
-    __device__ T operator()([[maybe_unused]] T x, [[maybe_unused]] T y, T g) const { \
-      return dx_expr;                                                                \
-    }                                                                                \
+#define X(name, y_expr, dx_expr, ...)                                                                   \
+  struct name##_value {                                                                                 \
+    using M = Math;                                                                                     \
+    template <class T> __device__ T operator()(T x) const { return y_expr; }                            \
+  };                                                                                                    \
+  struct name##_gradient {                                                                              \
+    using M = Math;                                                                                     \
+    template <class T> __device__ T operator()([[maybe_unused]] T x, [[maybe_unused]] T y, T g) const { \
+      return dx_expr;                                                                                   \
+    }                                                                                                   \
   };
 RT_UNARY_OPS(X)
 #undef X
 
-#define X(name, y_expr, ...)             \
-  struct name##_value {                  \
-    using M = Math;                      \
-    template <class T>                   \
-    __device__ T operator()(T x) const { \
-      return y_expr;                     \
-    }                                    \
+#define X(name, y_expr, ...)                                                 \
+  struct name##_value {                                                      \
+    using M = Math;                                                          \
+    template <class T> __device__ T operator()(T x) const { return y_expr; } \
   };
 RT_STEP_OPS(X)
 #undef X
 
-#define X(name, y_expr, dx_expr, ...)            \
-  struct name##_value {                          \
-    using M = Math;                              \
-    double number;                               \
-    template <class T>                           \
-    __device__ T operator()(T x) const {         \
-      const T p = T(number);                     \
-      return y_expr;                             \
-    }                                            \
-  };                                             \
-  struct name##_gradient {                       \
-    using M = Math;                              \
-    double number;                               \
-    template <class T>                           \
-    __device__ T operator()(T x, T, T g) const { \
-      const T p = T(number);                     \
-      return dx_expr;                            \
-    }                                            \
+#define X(name, y_expr, dx_expr, ...)                               \
+  struct name##_value {                                             \
+    using M = Math;                                                 \
+    double number;                                                  \
+    template <class T> __device__ T operator()(T x) const {         \
+      const T p = T(number);                                        \
+      return y_expr;                                                \
+    }                                                               \
+  };                                                                \
+  struct name##_gradient {                                          \
+    using M = Math;                                                 \
+    double number;                                                  \
+    template <class T> __device__ T operator()(T x, T, T g) const { \
+      const T p = T(number);                                        \
+      return dx_expr;                                               \
+    }                                                               \
   };
 RT_UNARY_NUMBER_OPS(X)
 #undef X

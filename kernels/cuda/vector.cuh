@@ -7,20 +7,14 @@
 namespace ringtape::cuda {
 namespace {
 
-template <class T, int N>
-struct alignas(sizeof(T) * N) Vec {
-  T x[N];
-};
+template <class T, int N> struct alignas(sizeof(T) * N) Vec { T x[N]; };
 
-template <class T>
-constexpr int kPackOf = 16 / int(sizeof(T));  // elements in 16 bytes
+template <class T> constexpr int kPackOf = 16 / int(sizeof(T));  // elements in 16 bytes
 
-template <int N, class T>
-__device__ Vec<T, N> load(const T* from) {
+template <int N, class T> __device__ Vec<T, N> load(const T* from) {
   return COUNTED(*reinterpret_cast<const Vec<T, N>*>(from));
 }
-template <class T, int N>
-__device__ void store(T* to, const Vec<T, N>& v) {
+template <class T, int N> __device__ void store(T* to, const Vec<T, N>& v) {
 #ifdef __CUDA_ARCH__  // nvcc 13 splits some stores of a struct into small ones
   if constexpr (sizeof(v) == 16) {
     *reinterpret_cast<uint4*>(to) = std::bit_cast<uint4>(v);
@@ -31,8 +25,7 @@ __device__ void store(T* to, const Vec<T, N>& v) {
 }
 
 // Elements per access for all operands: `wide` if all are aligned to `wide` elements, else 1.
-template <class... T>
-int aligned_width(int wide, const T*... operands) {
+template <class... T> int aligned_width(int wide, const T*... operands) {
   return ((reinterpret_cast<uintptr_t>(operands) % (sizeof(T) * size_t(wide)) == 0) && ...) ? wide : 1;
 }
 

@@ -5,10 +5,7 @@ namespace ringtape::cuda {
 namespace {
 
 struct Choose {
-  template <class T>
-  __device__ T operator()(T condition, T a, T b) const {
-    return condition != 0 ? a : b;
-  }
+  template <class T> __device__ T operator()(T condition, T a, T b) const { return condition != 0 ? a : b; }
 };
 
 }  // namespace

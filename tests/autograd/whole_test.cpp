@@ -17,10 +17,7 @@ using test::values;
 constexpr DType kAll[] = {DType::b8,  DType::u8,   DType::i32, DType::i64,
                           DType::f16, DType::bf16, DType::f32, DType::f64};
 
-template <class T>
-Tensor of(std::initializer_list<T> x) {
-  return from_host(std::vector<T>(x), {int64_t(x.size())});
-}
+template <class T> Tensor of(std::initializer_list<T> x) { return from_host(std::vector<T>(x), {int64_t(x.size())}); }
 
 Tensor mask(std::initializer_list<bool> x) {
   return cast(from_host(std::vector<uint8_t>(x.begin(), x.end()), {int64_t(x.size())}), DType::b8);

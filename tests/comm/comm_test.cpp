@@ -24,8 +24,7 @@ double input(ReduceOp op, int rank, int64_t i) {
 }
 
 // The combination of element i of the buffers of ranks 0 .. ranks - 1.
-template <class T>
-T combined(ReduceOp op, int ranks, int64_t i) {
+template <class T> T combined(ReduceOp op, int ranks, int64_t i) {
   double y = input(op, 0, i);
   for (int r = 1; r < ranks; ++r) {
     const double x = input(op, r, i);
@@ -59,8 +58,7 @@ Expectation expectation(const Operation& op, int rank, int n) {
     default: return {1, 1};
   }
 }
-template <class T>
-T expected(const Operation& op, int rank, int n, int64_t i) {
+template <class T> T expected(const Operation& op, int rank, int n, int64_t i) {
   using C = compute_t<T>;
   const int64_t c = std::max<int64_t>(op.count, 1);
   switch (op.kind) {
@@ -75,8 +73,7 @@ T expected(const Operation& op, int rank, int n, int64_t i) {
 }
 
 // Elements between guards, in memory from the heap or from the transport.
-template <class T>
-class Buffer {
+template <class T> class Buffer {
  public:
   Buffer(Transport& t, int64_t count, bool of_transport) : count_(count) {
     if (of_transport) memory_ = t.allocate(size_t(count + 2 * kGuard) * sizeof(T));
@@ -134,8 +131,7 @@ void run_case(Transport& t, const Algorithm& algorithm, const Operation& op, boo
 }
 
 // Runs f(algorithm, collective) for all combinations.
-template <class F>
-void each_collective(F&& f) {
+template <class F> void each_collective(F&& f) {
   for (const Algorithm* algorithm : algorithms())
     for (int kind = 0; kind < 9; ++kind)
       if (algorithm->of(Collective(kind))) f(*algorithm, Collective(kind));

@@ -20,8 +20,7 @@ using ringtape::test::values;
 using test::kThreadWorlds;
 
 // Runs f on the group of each rank, in each world; returns the cause of a failure.
-template <class F>
-std::string on_ranks(int n, F&& f, Seconds timeout = Seconds(30), int island = 1) {
+template <class F> std::string on_ranks(int n, F&& f, Seconds timeout = Seconds(30), int island = 1) {
   std::string all;
   for (const test::ThreadWorld& world : kThreadWorlds) {
     const std::string cause = world.open(n, island, timeout, [&](std::unique_ptr<Transport> t) {

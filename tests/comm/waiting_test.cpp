@@ -11,8 +11,7 @@ namespace {
 using namespace test;
 
 // The log of f, run in a separate process.
-template <class F>
-std::string logged(F&& f) {
+template <class F> std::string logged(F&& f) {
   std::string lines;
   set_log_sink([&](const std::string& line) { lines += line + "\n"; });
   try {

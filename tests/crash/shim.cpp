@@ -30,10 +30,7 @@ std::string text_of(const char* name) {
   return value ? value : "";
 }
 
-template <class F>
-F* real(F*, const char* name) {
-  return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name));
-}
+template <class F> F* real(F*, const char* name) { return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name)); }
 #define REAL(name) real(&::name, #name)
 
 struct Shim {
@@ -97,8 +94,7 @@ bool exists(int folder, const char* path) {
 }
 
 // A call about names: `lines` is noted if it succeeds.
-template <class F>
-int change(const char* name, const std::string& path, const std::string& line, F&& f) {
+template <class F> int change(const char* name, const std::string& path, const std::string& line, F&& f) {
   const std::lock_guard lock(mutex);
   if (!path.empty() && shim().fails(name, path)) return -1;
   const int out = f();
@@ -106,8 +102,7 @@ int change(const char* name, const std::string& path, const std::string& line, F
   return out;
 }
 
-template <class F>
-int open_file(int folder, const char* path, int flags, F&& f) {
+template <class F> int open_file(int folder, const char* path, int flags, F&& f) {
   const std::lock_guard lock(mutex);
   const std::string known = flags & (O_WRONLY | O_RDWR | O_CREAT) ? below(folder, path) : "";
   if (known.empty()) return f();
@@ -146,8 +141,7 @@ void seen(int fd) {
   if (::fstat(fd, &s) == 0 && shim().sizes.count({s.st_dev, s.st_ino})) shim().sizes[{s.st_dev, s.st_ino}] = s.st_size;
 }
 
-template <class F>
-FILE* open_stream(const char* path, const char* mode, F&& f) {
+template <class F> FILE* open_stream(const char* path, const char* mode, F&& f) {
   const std::lock_guard lock(mutex);
   const std::string known = mode[0] == 'r' ? "" : below(AT_FDCWD, path);
   if (known.empty()) return f();
@@ -171,8 +165,7 @@ int sync_file(const char* name, int fd, int (*sync)(int)) {
   return change(what, path, what + ("\t" + path), [&] { return sync(fd); });
 }
 
-template <class F>
-int cut(const std::string& path, off_t size, F&& f) {
+template <class F> int cut(const std::string& path, off_t size, F&& f) {
   return change("ftruncate", path, "truncate\t" + path + "\t" + std::to_string(size), std::forward<F>(f));
 }
 

@@ -72,8 +72,7 @@ struct Matrix {
   void* data() const { return View(device).data; }
 };
 
-template <class T>
-void set(cublasLtMatmulDesc_t op, cublasLtMatmulDescAttributes_t what, T value) {
+template <class T> void set(cublasLtMatmulDesc_t op, cublasLtMatmulDescAttributes_t what, T value) {
   RT_GPU_CHECK(cublasLtMatmulDescSetAttribute(op, what, &value, sizeof value));
 }
 

@@ -87,8 +87,7 @@ using ringtape::test::values;
 
 // Runs f(transport), or f with the transport for it to keep, on n threads, a rank each; the devices there are take
 // turns. Returns why they failed, or nothing.
-template <class F>
-std::string on_gpus(int n, F&& f, Seconds timeout = Seconds(20)) {
+template <class F> std::string on_gpus(int n, F&& f, Seconds timeout = Seconds(20)) {
   const int devices = runtime(kCuda).device_count();
   return test::run_threads(n, 1, timeout, [&](Context context) {
     const int rank = context.rank;

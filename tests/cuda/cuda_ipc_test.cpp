@@ -33,8 +33,7 @@ bool has_gpu() {
 }
 
 // Runs f(transport) on n processes; what each ended with.
-template <class F>
-std::vector<Ended> on_processes(int n, F&& f, Seconds timeout = Seconds(30)) {
+template <class F> std::vector<Ended> on_processes(int n, F&& f, Seconds timeout = Seconds(30)) {
   return ringtape::test::run_processes(n, timeout, [&](const Context& context) {
     const int devices = runtime(kCuda).device_count();
     f(ipc_transport(context, {DeviceType::cuda, context.rank % devices}));

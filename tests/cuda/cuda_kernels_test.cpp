@@ -56,8 +56,7 @@ struct Operands {
   Tensor a, b, y, dy;
   Operands on_cuda() const { return {to(a, kCuda), to(b, kCuda), to(y, kCuda), to(dy, kCuda)}; }
 };
-template <class F>
-void expect_same_kernel(const Operands& o, const std::string& what, const F& call) {
+template <class F> void expect_same_kernel(const Operands& o, const std::string& what, const F& call) {
   const double tolerance = o.a.dtype() == DType::f64   ? 1e-13
                            : o.a.dtype() == DType::f32 ? 4e-6
                            : o.a.dtype() == DType::f16 ? 4e-3

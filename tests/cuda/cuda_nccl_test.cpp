@@ -32,8 +32,7 @@ using ringtape::test::values;
 int most_ranks() { return std::min(4, runtime(kCuda).device_count()); }
 
 // Runs f(group) on n ranks. Returns why they failed, or nothing.
-template <class F>
-std::string on_groups(int n, F&& f, Seconds timeout = Seconds(30), const char* transport = "nccl") {
+template <class F> std::string on_groups(int n, F&& f, Seconds timeout = Seconds(30), const char* transport = "nccl") {
   return test::run_threads(n, 1, timeout, [&](const Context& context) {
     const Device device{DeviceType::cuda, context.rank};
     ProcessGroup group(make_transport(transport, context, device));

@@ -297,8 +297,7 @@ constexpr Case kBugs[] = {
 
 }  // namespace
 
-template <size_t n, size_t m>
-std::span<const Case> joined(const Case (&a)[n], const Case (&b)[m]) {
+template <size_t n, size_t m> std::span<const Case> joined(const Case (&a)[n], const Case (&b)[m]) {
   static const auto& all = *new std::vector<Case>([&] {
     std::vector<Case> out(a, a + n);
     out.insert(out.end(), b, b + m);

@@ -19,20 +19,10 @@ void start(void (*)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, std::
   const emulation::Kernel& registered = emulation::registered<kernel>;
   emulation::run_grid(registered, blocks, threads, shared_bytes, registered.with(pointers));
 }
-template <auto kernel>
-void run(float* x, float* y) {
-  start<kernel>(kernel, kBlocks, kThreads, 0, x, y);
-}
-template <auto kernel>
-void run_one_block(float* x, float* y) {
-  start<kernel>(kernel, 1, kThreads, 0, x, y);
-}
-template <auto kernel>
-void run_48_threads(float* x, float* y) {
-  start<kernel>(kernel, 1, 48, 0, x, y);
-}
-template <auto kernel>
-void run_dynamic(float* x, float* y) {
+template <auto kernel> void run(float* x, float* y) { start<kernel>(kernel, kBlocks, kThreads, 0, x, y); }
+template <auto kernel> void run_one_block(float* x, float* y) { start<kernel>(kernel, 1, kThreads, 0, x, y); }
+template <auto kernel> void run_48_threads(float* x, float* y) { start<kernel>(kernel, 1, 48, 0, x, y); }
+template <auto kernel> void run_dynamic(float* x, float* y) {
   start<kernel>(kernel, kBlocks, kThreads, kThreads * sizeof(float), x, y);
 }
 
@@ -91,8 +81,7 @@ __global__ void last_block(const float* x, float* y) {  // y[0]: total, y[1]: co
     if (threadIdx.x == 0) y[0] = sum;
   }
 }
-template <bool fence>
-void run_last_block(float* x, float* y) {
+template <bool fence> void run_last_block(float* x, float* y) {
   const unsigned zero = 0;
   __builtin_memcpy(y + 1, &zero, sizeof zero);
   emulation::mark_initialised(y + 1, sizeof zero);

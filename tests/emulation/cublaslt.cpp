@@ -12,8 +12,7 @@ namespace {
 
 constexpr uint64_t kAlgorithm = 0x52494E4754415045;  // marks an algorithm from the heuristic
 
-template <class F>
-cublasStatus_t blas_call(F f, const char* name = __builtin_FUNCTION()) {
+template <class F> cublasStatus_t blas_call(F f, const char* name = __builtin_FUNCTION()) {
   cublasStatus_t status = CUBLAS_STATUS_NOT_INITIALIZED;
   const auto body = [&] {
     status = f();
@@ -23,15 +22,13 @@ cublasStatus_t blas_call(F f, const char* name = __builtin_FUNCTION()) {
   return status;
 }
 
-template <class T>
-cublasStatus_t take(T& field, const void* from, size_t bytes) {
+template <class T> cublasStatus_t take(T& field, const void* from, size_t bytes) {
   if (!from || bytes != sizeof field) return CUBLAS_STATUS_INVALID_VALUE;
   std::memcpy(&field, from, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 
-template <class T>
-cublasStatus_t destroy(T* object) {
+template <class T> cublasStatus_t destroy(T* object) {
   delete object;
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -65,10 +65,8 @@ struct Product {
   bool valid_layouts() const;
   bool same_sizes() const;
   bool known_types() const;
-  template <class F>
-  bool each_operand(const char* kind, F holds, bool with_result) const;
-  template <class T>
-  void run_one(int64_t batch) const;
+  template <class F> bool each_operand(const char* kind, F holds, bool with_result) const;
+  template <class T> void run_one(int64_t batch) const;
 };
 
 }  // namespace ringtape::emulation

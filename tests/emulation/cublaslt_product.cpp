@@ -26,8 +26,7 @@ void store(char* p, int64_t i, int type, double x) {
 }
 
 // The first line of a matrix for which holds() is false, as text; empty if none.
-template <class F>
-std::string violation(const char* name, const Layout& x, const void* data, F holds) {
+template <class F> std::string violation(const char* name, const Layout& x, const void* data, F holds) {
   const size_t element = size_of_type(x.type), bytes = size_t(x.length()) * element;
   for (int64_t i = 0; i < x.batch; ++i)
     for (int64_t line = 0; line < x.lines(); ++line) {
@@ -87,8 +86,7 @@ cublasStatus_t Product::supported() const {
 }
 
 // Whether holds(pointer, bytes) is true for everything that is read or written; reports the first exception.
-template <class F>
-bool Product::each_operand(const char* kind, F holds, bool with_result) const {
+template <class F> bool Product::each_operand(const char* kind, F holds, bool with_result) const {
   std::string wrong = violation("A", a, a_data, holds);
   if (wrong.empty()) wrong = violation("B", b, b_data, holds);
   if (wrong.empty() && beta != 0) wrong = violation("C", c, c_data, holds);
@@ -119,8 +117,7 @@ bool Product::valid_pointers(int device, const uint64_t* alignment, const void* 
   return false;
 }
 
-template <class T>
-void Product::run_one(int64_t batch) const {
+template <class T> void Product::run_one(int64_t batch) const {
   const auto matrix = [&](const Layout& x, const void* data) {
     return static_cast<const char*>(data) + batch * x.batch_stride * int64_t(size_of_type(x.type));
   };

@@ -74,8 +74,7 @@ void trim(CUmemPoolHandle_st& pool, uint64_t keep) {
   pool.reserved = std::min(pool.reserved, std::max(in_granules(pool.used), in_granules(std::min(keep, pool.reserved))));
 }
 
-template <class Map>
-auto holder(Map& map, const void* p) {
+template <class Map> auto holder(Map& map, const void* p) {
   auto it = map.upper_bound(static_cast<char*>(const_cast<void*>(p)));
   return it == map.begin() ? map.end() : std::prev(it);
 }

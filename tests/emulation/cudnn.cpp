@@ -91,8 +91,7 @@ Descriptors& descriptors() {
 thread_local std::string last_error;
 
 // Calls f(zero) with a zero of the C type of an attribute's elements.
-template <class F>
-void with_element(cudnnBackendAttributeType_t type, F f) {
+template <class F> void with_element(cudnnBackendAttributeType_t type, F f) {
   switch (type) {
     case CUDNN_TYPE_FLOAT: return f(0.0f);
     case CUDNN_TYPE_INT64:
@@ -137,8 +136,7 @@ cudnnStatus_t read_parts(const std::vector<CudnnDescriptor::Part>& parts, int64_
   return CUDNN_STATUS_SUCCESS;
 }
 
-template <class F>
-cudnnStatus_t dnn_call(F f) {
+template <class F> cudnnStatus_t dnn_call(F f) {
   cudnnStatus_t status = CUDNN_STATUS_NOT_INITIALIZED;
   api_call([&] {
     status = f();

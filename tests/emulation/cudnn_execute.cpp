@@ -33,8 +33,7 @@ struct Tensor {
   int64_t row_major(int64_t a, int64_t b, int64_t c, int64_t d) const {
     return ((a * dims[1] + b) * dims[2] + c) * dims[3] + d;
   }
-  template <class F>
-  void each(F f) const {  // f(row-major index, address)
+  template <class F> void each(F f) const {  // f(row-major index, address)
     int64_t i = 0;
     for (int64_t a = 0; a < dims[0]; ++a)
       for (int64_t b = 0; b < dims[1]; ++b)
@@ -92,14 +91,12 @@ struct Convolution {
         dilation(op.part(pass->convolution).list(CUDNN_ATTR_CONVOLUTION_DILATIONS)), alpha(op.real(pass->alpha)),
         beta(op.real(pass->beta)), engine(plan.engine) {}
   Tensor& output() { return pass->output == pass->x ? x : pass->output == pass->w ? w : y; }
-  template <class F>
-  void each_product(F f) const;
+  template <class F> void each_product(F f) const;
   void run();
 };
 
 // f(index in x, in w, in y) for every product of the sums, by the plain definition.
-template <class F>
-void Convolution::each_product(F f) const {
+template <class F> void Convolution::each_product(F f) const {
   const int64_t groups = x.dims[1] / w.dims[1], of_group = w.dims[0] / groups;
   for (int64_t n = 0; n < y.dims[0]; ++n)
     for (int64_t k = 0; k < y.dims[1]; ++k)

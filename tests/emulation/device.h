@@ -56,45 +56,38 @@ inline constexpr int warpSize = 32;
 
 namespace ringtape::emulation {
 
-template <class T>
-RT_INTRINSIC uint64_t to_bits(T x) {
+template <class T> RT_INTRINSIC uint64_t to_bits(T x) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8);
   uint64_t bits = 0;
   __builtin_memcpy(&bits, &x, sizeof(T));
   return bits;
 }
 
-template <class T>
-RT_INTRINSIC T from_bits(uint64_t bits) {
+template <class T> RT_INTRINSIC T from_bits(uint64_t bits) {
   T x;
   __builtin_memcpy(static_cast<void*>(&x), &bits, sizeof(T));
   return x;
 }
 
-template <class T>
-RT_INTRINSIC T* counted(T* p) {
+template <class T> RT_INTRINSIC T* counted(T* p) {
   count_access(p, sizeof(T));
   return p;
 }
 
 // *p = f(*p); returns the old value.
-template <class T, class F>
-RT_INTRINSIC T update(T* p, F f) {
+template <class T, class F> RT_INTRINSIC T update(T* p, F f) {
   const T old = from_bits<T>(atomic_load(p, sizeof(T)));
   atomic_store(p, sizeof(T), to_bits<T>(f(old)));
   return old;
 }
 
-template <class T>
-RT_INTRINSIC T shuffle(unsigned mask, T x, int source, Place place) {
+template <class T> RT_INTRINSIC T shuffle(unsigned mask, T x, int source, Place place) {
   return from_bits<T>(warp_operation(WarpOperation::shuffle, mask, to_bits(x), source, place));
 }
 
 // Calls a kernel, for the scheduler.
-template <auto kernel, class Type = decltype(kernel)>
-struct Caller;
-template <auto kernel, class... P>
-struct Caller<kernel, void (*)(P...)> {
+template <auto kernel, class Type = decltype(kernel)> struct Caller;
+template <auto kernel, class... P> struct Caller<kernel, void (*)(P...)> {
   static_assert((std::is_trivially_copyable_v<P> && ...), "a GPU gets a copy of the arguments' bytes");
   static constexpr size_t sizes[] = {sizeof(P)..., 0};
   static void call(void* const* args) { call(args, std::index_sequence_for<P...>()); }
@@ -107,13 +100,9 @@ struct Caller<kernel, void (*)(P...)> {
   }
 };
 
-template <auto kernel>
-const char* kernel_name() {
-  return __PRETTY_FUNCTION__;
-}
+template <auto kernel> const char* kernel_name() { return __PRETTY_FUNCTION__; }
 
-template <auto kernel>
-inline Kernel registered{kernel_name<kernel>(), Caller<kernel>::sizes, Caller<kernel>::call};
+template <auto kernel> inline Kernel registered{kernel_name<kernel>(), Caller<kernel>::sizes, Caller<kernel>::call};
 
 }  // namespace ringtape::emulation
 
@@ -138,30 +127,25 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, RT_PLACE) {
 }
 inline int __any_sync(unsigned mask, int predicate, RT_PLACE) { return __ballot_sync(mask, predicate, place) != 0; }
 inline int __all_sync(unsigned mask, int predicate, RT_PLACE) { return __ballot_sync(mask, !predicate, place) == 0; }
-template <class T>
-RT_INTRINSIC unsigned __match_any_sync(unsigned mask, T x, RT_PLACE) {
+template <class T> RT_INTRINSIC unsigned __match_any_sync(unsigned mask, T x, RT_PLACE) {
   const uint64_t bits = ringtape::emulation::to_bits(x);
   return unsigned(ringtape::emulation::warp_operation(ringtape::emulation::WarpOperation::match, mask, bits, 0, place));
 }
 
 // `width` is a power of two up to 32: lanes read only from their own group of `width` lanes.
-template <class T>
-RT_INTRINSIC T __shfl_sync(unsigned mask, T x, int source, int width = 32, RT_PLACE) {
+template <class T> RT_INTRINSIC T __shfl_sync(unsigned mask, T x, int source, int width = 32, RT_PLACE) {
   const int lane = ringtape::emulation::lane();
   return ringtape::emulation::shuffle(mask, x, (lane & ~(width - 1)) | (source & (width - 1)), place);
 }
-template <class T>
-RT_INTRINSIC T __shfl_xor_sync(unsigned mask, T x, int bits, int width = 32, RT_PLACE) {
+template <class T> RT_INTRINSIC T __shfl_xor_sync(unsigned mask, T x, int bits, int width = 32, RT_PLACE) {
   const int lane = ringtape::emulation::lane(), source = lane ^ bits;
   return ringtape::emulation::shuffle(mask, x, source > (lane | (width - 1)) ? lane : source, place);
 }
-template <class T>
-RT_INTRINSIC T __shfl_down_sync(unsigned mask, T x, unsigned distance, int width = 32, RT_PLACE) {
+template <class T> RT_INTRINSIC T __shfl_down_sync(unsigned mask, T x, unsigned distance, int width = 32, RT_PLACE) {
   const int lane = ringtape::emulation::lane(), source = lane + int(distance);
   return ringtape::emulation::shuffle(mask, x, source > (lane | (width - 1)) ? lane : source, place);
 }
-template <class T>
-RT_INTRINSIC T __shfl_up_sync(unsigned mask, T x, unsigned distance, int width = 32, RT_PLACE) {
+template <class T> RT_INTRINSIC T __shfl_up_sync(unsigned mask, T x, unsigned distance, int width = 32, RT_PLACE) {
   const int lane = ringtape::emulation::lane(), source = lane - int(distance);
   return ringtape::emulation::shuffle(mask, x, source < (lane & ~(width - 1)) ? lane : source, place);
 }
@@ -189,8 +173,7 @@ inline void __threadfence_block() {}
 inline void __trap(RT_PLACE) { ringtape::emulation::trap("__trap()", place); }
 
 #define RT_ATOMIC(name, expression)                                                               \
-  template <class T>                                                                              \
-  RT_INTRINSIC T name(T* p, std::type_identity_t<T> x) {                                          \
+  template <class T> RT_INTRINSIC T name(T* p, std::type_identity_t<T> x) {                       \
     return ringtape::emulation::update(p, [&]([[maybe_unused]] T old) { return T(expression); }); \
   }
 RT_ATOMIC(atomicAdd, old + x)
@@ -202,8 +185,7 @@ RT_ATOMIC(atomicAnd, old& x)
 RT_ATOMIC(atomicOr, old | x)
 RT_ATOMIC(atomicXor, old ^ x)
 #undef RT_ATOMIC
-template <class T>
-RT_INTRINSIC T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> x) {
+template <class T> RT_INTRINSIC T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> x) {
   return ringtape::emulation::update(p, [&](T old) { return old == expected ? x : old; });
 }
 RT_INTRINSIC unsigned atomicInc(unsigned* p, unsigned limit) {
@@ -214,39 +196,17 @@ RT_INTRINSIC unsigned atomicDec(unsigned* p, unsigned limit) {
 }
 
 // A read through the read-only cache: nothing may write to the address in the same grid.
-template <class T>
-RT_INTRINSIC T __ldg(const T* p) {
+template <class T> RT_INTRINSIC T __ldg(const T* p) {
   ringtape::emulation::cached_read(p, sizeof(T));
   return *p;
 }
-template <class T>
-RT_INTRINSIC T __ldca(const T* p) {
-  return *p;
-}
-template <class T>
-RT_INTRINSIC T __ldcg(const T* p) {
-  return *p;
-}
-template <class T>
-RT_INTRINSIC T __ldcs(const T* p) {
-  return *p;
-}
-template <class T>
-RT_INTRINSIC T __ldlu(const T* p) {
-  return *p;
-}
-template <class T>
-RT_INTRINSIC void __stcg(T* p, std::type_identity_t<T> x) {
-  *p = x;
-}
-template <class T>
-RT_INTRINSIC void __stcs(T* p, std::type_identity_t<T> x) {
-  *p = x;
-}
-template <class T>
-RT_INTRINSIC void __stwb(T* p, std::type_identity_t<T> x) {
-  *p = x;
-}
+template <class T> RT_INTRINSIC T __ldca(const T* p) { return *p; }
+template <class T> RT_INTRINSIC T __ldcg(const T* p) { return *p; }
+template <class T> RT_INTRINSIC T __ldcs(const T* p) { return *p; }
+template <class T> RT_INTRINSIC T __ldlu(const T* p) { return *p; }
+template <class T> RT_INTRINSIC void __stcg(T* p, std::type_identity_t<T> x) { *p = x; }
+template <class T> RT_INTRINSIC void __stcs(T* p, std::type_identity_t<T> x) { *p = x; }
+template <class T> RT_INTRINSIC void __stwb(T* p, std::type_identity_t<T> x) { *p = x; }
 // NOLINTEND
 
 #include "tests/emulation/device_matrix.h"

@@ -12,8 +12,7 @@ template <class T>
 inline constexpr emulation::TensorType tensor_type =
     std::is_same_v<T, bf16> ? emulation::TensorType::bf16 : emulation::TensorType::f16;
 
-template <class T>
-RT_INTRINSIC void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], RT_PLACE) {
+template <class T> RT_INTRINSIC void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], RT_PLACE) {
   static_assert(is_half_v<T>);
   emulation::multiply_matrices(tensor_type<T>, d, a, b, place);
 }
@@ -23,20 +22,16 @@ RT_INTRINSIC void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t
 RT_INTRINSIC uint32_t to_tf32(uint32_t x) {
   return std::bit_cast<uint32_t>(emulation::rounded_to_tf32(std::bit_cast<float>(x)));
 }
-template <int N>
-RT_INTRINSIC void ldmatrix(uint32_t (&to)[N], const void* row, RT_PLACE) {
+template <int N> RT_INTRINSIC void ldmatrix(uint32_t (&to)[N], const void* row, RT_PLACE) {
   emulation::load_matrices(row, to, N, false, place);
 }
-template <int N>
-RT_INTRINSIC void ldmatrix_trans(uint32_t (&to)[N], const void* row, RT_PLACE) {
+template <int N> RT_INTRINSIC void ldmatrix_trans(uint32_t (&to)[N], const void* row, RT_PLACE) {
   emulation::load_matrices(row, to, N, true, place);
 }
-template <int N>
-RT_INTRINSIC void stmatrix(void* row, const uint32_t (&from)[N], RT_PLACE) {
+template <int N> RT_INTRINSIC void stmatrix(void* row, const uint32_t (&from)[N], RT_PLACE) {
   emulation::store_matrices(row, from, N, false, place);
 }
-template <int N>
-RT_INTRINSIC void stmatrix_trans(void* row, const uint32_t (&from)[N], RT_PLACE) {
+template <int N> RT_INTRINSIC void stmatrix_trans(void* row, const uint32_t (&from)[N], RT_PLACE) {
   emulation::store_matrices(row, from, N, true, place);
 }
 RT_INTRINSIC uint32_t movmatrix_trans(uint32_t x, RT_PLACE) {
@@ -44,16 +39,12 @@ RT_INTRINSIC uint32_t movmatrix_trans(uint32_t x, RT_PLACE) {
   return x;
 }
 
-template <int bytes>
-RT_INTRINSIC void cp_async(void* to, const void* from, int valid = bytes, RT_PLACE) {
+template <int bytes> RT_INTRINSIC void cp_async(void* to, const void* from, int valid = bytes, RT_PLACE) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16);
   emulation::copy_async(to, from, bytes, valid, place);
 }
 RT_INTRINSIC void cp_async_commit() { emulation::commit_copies(); }
-template <int groups>
-RT_INTRINSIC void cp_async_wait() {
-  emulation::wait_for_copies(groups);
-}
+template <int groups> RT_INTRINSIC void cp_async_wait() { emulation::wait_for_copies(groups); }
 
 RT_INTRINSIC void bar_sync(int barrier, int threads, RT_PLACE) {
   emulation::named_barrier(barrier, threads, true, place);

@@ -27,13 +27,9 @@ struct Product {
   const uint32_t *a, *b;
 };
 
-template <class T>
-T& of(const Thread& t) {
-  return *reinterpret_cast<T*>(t.value);
-}
+template <class T> T& of(const Thread& t) { return *reinterpret_cast<T*>(t.value); }
 
-template <class T>
-void meet(WarpOperation operation, T& mine, Place place) {
+template <class T> void meet(WarpOperation operation, T& mine, Place place) {
   warp_operation(operation, ~0u, reinterpret_cast<uint64_t>(&mine), 0, place);
 }
 
@@ -60,8 +56,7 @@ void transfer(WarpOperation operation, Transfer mine, Place place, const void* p
 using Matrix = std::array<std::array<uint16_t, 8>, 8>;
 
 // The elements of a fragment: lane, half of the register, row, column.
-template <class F>
-void for_each_element(bool transposed, F f) {
+template <class F> void for_each_element(bool transposed, F f) {
   for (int lane = 0; lane < kLanes; ++lane)
     for (int half = 0; half < 2; ++half) {
       const int i = lane / 4, j = lane % 4 * 2 + half;

@@ -93,8 +93,7 @@ ncclResult_t refuse(ncclResult_t status, std::string why) {
   return status;
 }
 
-template <class F>
-ncclResult_t nccl_call(F f, const char* name = __builtin_FUNCTION()) {
+template <class F> ncclResult_t nccl_call(F f, const char* name = __builtin_FUNCTION()) {
   ncclResult_t status = ncclUnhandledCudaError;
   const auto body = [&] {
     NcclFaults& faults = state().faults;

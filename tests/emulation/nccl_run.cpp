@@ -48,8 +48,7 @@ void move(char* to, const char* from, size_t bytes) {
   mark_copied(to, from, bytes);
 }
 
-template <class T>
-T combined(const std::vector<NcclCall>& calls, size_t i) {
+template <class T> T combined(const std::vector<NcclCall>& calls, size_t i) {
   using C = compute_t<T>;
   const ncclRedOp_t op = calls[0].op;
   const auto value = [&](const NcclCall& c) { return C(static_cast<const T*>(c.from)[i]); };
@@ -65,8 +64,7 @@ T combined(const std::vector<NcclCall>& calls, size_t i) {
 }
 
 // y[i] of each rank in [first, last) = the ranks' x[i + offset] combined.
-template <class T>
-void reduce(const std::vector<NcclCall>& calls, size_t first, size_t last, size_t offset) {
+template <class T> void reduce(const std::vector<NcclCall>& calls, size_t first, size_t last, size_t offset) {
   for (size_t i = 0; i < calls[0].count; ++i) {
     const T y = combined<T>(calls, i + offset);
     for (size_t r = first; r < last; ++r) static_cast<T*>(calls[r].to)[i] = y;

@@ -30,8 +30,7 @@ Device gpu(int index) { return {DeviceType::cuda, index}; }
 class NcclTransport : public ringtape::test::EmulatedNccl {};
 
 // Runs f(group) on n ranks over NCCL. Returns why they failed, or nothing.
-template <class F>
-std::string on_groups(int n, F&& f, Seconds timeout = Seconds(20)) {
+template <class F> std::string on_groups(int n, F&& f, Seconds timeout = Seconds(20)) {
   return test::run_threads(n, 1, timeout, [&](const Context& context) {
     ProcessGroup group(nccl_transport(context, gpu(context.rank)));
     f(group);
@@ -42,8 +41,7 @@ Tensor ones(const ProcessGroup& group, int64_t count) {
 }
 
 // The calls of rank 1 of three while f runs.
-template <class F>
-std::vector<NcclCall> calls_of(F&& f) {
+template <class F> std::vector<NcclCall> calls_of(F&& f) {
   emulation::take_nccl_calls();
   EXPECT_EQ(on_groups(3, f), "");
   std::vector<NcclCall> calls = emulation::take_nccl_calls();

@@ -75,8 +75,8 @@ class Order {
   };
   struct HandOver {
     Point release;
-    size_t fences;
-  };  // fences: how many there were
+    size_t fences;  // how many there were
+  };
   struct Seen {
     const std::vector<HandOver>* hand_overs;
     size_t count;

@@ -23,8 +23,7 @@ constexpr size_t kPage = 4096;
 constexpr size_t kMarkedAtMost = size_t{64}
                                  << 20;  // per buffer: beyond this, memory that is not live counts as unallocated
 
-template <class T>
-T* lay_out(size_t count) {
+template <class T> T* lay_out(size_t count) {
   void* const p =
       mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
@@ -32,8 +31,7 @@ T* lay_out(size_t count) {
 }
 
 // Returns the whole pages of [first, last) to the system; they read as zero afterwards.
-template <class T>
-void drop(T* first, T* last) {
+template <class T> void drop(T* first, T* last) {
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(first) + kPage - 1) / kPage * kPage;
   const uintptr_t end = reinterpret_cast<uintptr_t>(last) / kPage * kPage;
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);

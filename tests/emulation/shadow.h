@@ -22,8 +22,7 @@ struct Cell {
 class Shadow final : public Checker {
  public:
   void access(const void* p, size_t bytes, AccessKind kind, const void* pc);
-  template <size_t bytes, AccessKind kind>
-  void access(const void* p, const void* pc) {
+  template <size_t bytes, AccessKind kind> void access(const void* p, const void* pc) {
     const size_t offset = size_t(static_cast<const char*>(p) - base_);
     if (offset >= kArenaBytes && on_stack(p)) return;
     if (bytes < 4 || offset % bytes || offset >= kArenaBytes) return access(p, bytes, kind, pc);

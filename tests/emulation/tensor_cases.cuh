@@ -14,15 +14,11 @@ using namespace cuda;
 
 constexpr int kPitch = 24;  // 16-bit elements from row to row: 48 bytes
 
-template <auto kernel>
-void run_warp(float* x, float* y) {
-  start<kernel>(kernel, 1, 32, 0, x, y);
-}
+template <auto kernel> void run_warp(float* x, float* y) { start<kernel>(kernel, 1, 32, 0, x, y); }
 
 // y (16 x 8) = a (16 x 16) b (16 x 8), where a and b are the first numbers of x, the odd columns of b twice as large.
 enum class ProductBug { none, swapped, no_barrier, misaligned, divergent, returned, global, not_transposed };
-template <class T, ProductBug bug>
-__global__ void product(const float* x, float* y) {
+template <class T, ProductBug bug> __global__ void product(const float* x, float* y) {
   SHARED_ARRAY(T, a_tile, [16 * kPitch]);
   SHARED_ARRAY(T, b_tile, [16 * kPitch]);
   const int lane = int(threadIdx.x);
@@ -95,8 +91,7 @@ enum class CopyBug {
   misaligned,
   touched
 };
-template <CopyBug bug>
-__global__ void copied(const float* x, float* y) {
+template <CopyBug bug> __global__ void copied(const float* x, float* y) {
   SHARED_ARRAY(float, parts, [2][kThreads]);
   float* const shared = parts[0];
   const int me = int(threadIdx.x);
@@ -140,8 +135,7 @@ float filled_at(int i) {
 // Two warps produce rows in two buffers, two others consume them: y[i] of the consumers is the sum of the rows' values.
 constexpr int kRounds = 6, kHalf = 64;
 enum class HandBug { none, no_full, early_empty, other_count, too_many, half_a_warp, number };
-template <HandBug bug>
-__global__ void handed(const float* x, float* y) {
+template <HandBug bug> __global__ void handed(const float* x, float* y) {
   SHARED_ARRAY(float, rows, [2][kHalf]);
   const int me = int(threadIdx.x), i = me % kHalf;
   if (me < kHalf) {
@@ -176,8 +170,7 @@ float handed_at(int i) {
 
 // The same, with mbarriers that count the copies of the producers.
 enum class PhaseBug { none, no_init, wrong_parity, count, no_wait, early_arrival, twice };
-template <PhaseBug bug>
-__global__ void phased(const float* x, float* y) {
+template <PhaseBug bug> __global__ void phased(const float* x, float* y) {
   SHARED_ARRAY(float, rows, [2][kHalf]);
   SHARED_ARRAY(uint64_t, full, [2]);
   SHARED_ARRAY(uint64_t, empty, [2]);

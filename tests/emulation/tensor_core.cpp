@@ -77,8 +77,7 @@ float rounded_to_tf32(float x) {
   return std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0x1000u) & ~0x1fffu);
 }
 
-template <TensorType type>
-static TensorNumber number_of(uint32_t bits) {
+template <TensorType type> static TensorNumber number_of(uint32_t bits) {
   constexpr Format f = kFormats[size_t(type)];
   const Number x = decoded(bits, f);
   if (x.finite && x.significand == 0) return {};

@@ -47,8 +47,7 @@ uint32_t combine(WarpOperation operation, uint32_t a, uint32_t b) {
   }
 }
 
-template <class F>
-void for_each_lane(uint32_t lanes, F&& f) {
+template <class F> void for_each_lane(uint32_t lanes, F&& f) {
   for (; lanes; lanes &= lanes - 1) f(std::countr_zero(lanes));
 }
 

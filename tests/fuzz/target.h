@@ -68,8 +68,7 @@ inline std::string_view next_line(std::string_view& rest) {
 
 // Runs f; whether it came to its end. What it may throw are the errors that tell a user
 // what is wrong with a file or a value.
-template <class F>
-bool read_or_refuse(F&& f) {
+template <class F> bool read_or_refuse(F&& f) {
   try {
     f();
     return true;

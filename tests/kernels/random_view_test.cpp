@@ -134,8 +134,7 @@ void expect_levels(const Image& y, const Tensor& want, int most, const std::stri
 }
 
 // The names PREFIX/K/y of the fixture, with K.
-template <class F>
-void for_each_case(const Safetensors& file, const std::string& prefix, F&& f) {
+template <class F> void for_each_case(const Safetensors& file, const std::string& prefix, F&& f) {
   int found = 0;
   for (const NamedTensor& t : file.tensors)
     if (t.name.starts_with(prefix + "/") && t.name.ends_with("/y"))

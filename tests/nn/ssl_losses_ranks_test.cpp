@@ -17,8 +17,7 @@ namespace {
 using test::expect_close;
 
 // Runs f(group) on n ranks; returns why it failed.
-template <class F>
-std::string on_ranks(int n, F&& f) {
+template <class F> std::string on_ranks(int n, F&& f) {
   return comm::test::kThreadWorlds[0].open(n, 1, comm::Seconds(30), [&](std::unique_ptr<comm::Transport> t) {
     comm::ProcessGroup group(std::move(t));
     f(group);

@@ -26,8 +26,7 @@ namespace {
 using test::values;
 
 // f(i, j) as a tensor (n, d), f64.
-template <class F>
-Tensor table(int64_t n, int64_t d, F&& f) {
+template <class F> Tensor table(int64_t n, int64_t d, F&& f) {
   std::vector<double> x;
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < d; ++j) x.push_back(f(double(i), double(j)));

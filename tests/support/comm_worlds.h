@@ -31,18 +31,15 @@ struct ThreadWorld {
   std::string (*open)(int ranks, int island, Seconds timeout, const OwnerFn& f);
 };
 
-template <auto make>
-std::string open_threads(int ranks, int island, Seconds timeout, const OwnerFn& f) {
+template <auto make> std::string open_threads(int ranks, int island, Seconds timeout, const OwnerFn& f) {
   return run_threads(ranks, island, timeout, [&](Context context) { f(make(std::move(context))); });
 }
 
-template <auto make>
-std::string threads_over(int ranks, int island, Seconds timeout, const RankFn& f) {
+template <auto make> std::string threads_over(int ranks, int island, Seconds timeout, const RankFn& f) {
   return open_threads<make>(ranks, island, timeout, [&](std::unique_ptr<Transport> t) { f(*t); });
 }
 
-template <auto make>
-std::string processes_over(int ranks, int island, Seconds timeout, const RankFn& f) {
+template <auto make> std::string processes_over(int ranks, int island, Seconds timeout, const RankFn& f) {
   const auto ends = ringtape::test::run_processes(ranks, timeout, [&](Context context) {
     context.island = island;
     f(*make(std::move(context)));
@@ -76,8 +73,7 @@ inline const World kWorlds[] = {
 };
 
 // Calls f with a group on each rank; returns the cause of a failure.
-template <class F>
-std::string on_group(const World& world, int ranks, F&& f, int island = 1) {
+template <class F> std::string on_group(const World& world, int ranks, F&& f, int island = 1) {
   return world.run(ranks, island, Seconds(120), [&](Transport& t) {
     Context context = t.context();
     context.store = prefix_store(context.store, "group");

@@ -27,10 +27,7 @@ struct Case {
 
 struct Data {
   Tensor x, w, b, dy;
-  template <class F>
-  Data each(F f) const {
-    return {f(x), f(w), b.defined() ? f(b) : b, f(dy)};
-  }
+  template <class F> Data each(F f) const { return {f(x), f(w), b.defined() ? f(b) : b, f(dy)}; }
 };
 inline Data draw(const Case& t, DType dtype = DType::f32) {
   manual_seed(3);

@@ -6,8 +6,7 @@
 namespace ringtape::test {
 
 // Calls f() with each instruction set that this machine and this build have.
-template <class F>
-void with_every_isa(F&& f) {
+template <class F> void with_every_isa(F&& f) {
   struct Restore {
     CpuIsa before = cpu_isa();
     ~Restore() { set_cpu_isa(before); }

@@ -22,8 +22,7 @@ inline bool has(const std::string& text, const std::string& part) { return text.
 // n processes; each runs f(rank) and sends back the text that f returns.
 class Ranks {
  public:
-  template <class F>
-  Ranks(int n, F&& f) {
+  template <class F> Ranks(int n, F&& f) {
     for (int r = 0; r < n; ++r) {
       int ends[2];
       EXPECT_EQ(::pipe(ends), 0);

@@ -31,8 +31,7 @@ inline void run_under_mpirun(int n, const std::string& suite) {
 
 // In such a rank: calls f(context), reports the result and waits for the others, because mpirun ends all ranks when the
 // first one ends.
-template <class F>
-void as_mpi_rank(comm::Seconds timeout, F&& f) {
+template <class F> void as_mpi_rank(comm::Seconds timeout, F&& f) {
   const char* const folder = std::getenv("RINGTAPE_TEST_FOLDER");
   ASSERT_NE(folder, nullptr) << "started by run_under_mpirun() alone";
   const auto store = comm::file_store(folder);

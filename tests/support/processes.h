@@ -42,8 +42,7 @@ class TemporaryFolder {
 // Create it while this process has no other threads.
 class Child {
  public:
-  template <class F>
-  explicit Child(F&& f) : pid_(::fork()) {
+  template <class F> explicit Child(F&& f) : pid_(::fork()) {
     if (pid_ != 0) return;
     int status = 0;
     try {

@@ -26,8 +26,7 @@ void expect_close(const Tensor& a, const Tensor& b, double rtol, double atol, co
 #define EXPECT_SILENT(said) EXPECT_EQ(said, "")
 
 // The message of the E that f throws; fails if f throws nothing, or another type.
-template <class E, class F>
-std::string message_of(F&& f) {
+template <class E, class F> std::string message_of(F&& f) {
   try {
     f();
   } catch (const E& e) {
@@ -41,8 +40,7 @@ std::string message_of(F&& f) {
 }
 
 // Runs f with `count` threads, and restores the number.
-template <class F>
-auto with_threads(int count, F&& f) {
+template <class F> auto with_threads(int count, F&& f) {
   struct Restore {
     int before = threads();
     ~Restore() { set_threads(before); }

@@ -10,8 +10,7 @@ namespace ringtape::comm::test {
 
 // Runs f(context) on each rank. An exception of a rank becomes the group's failure. Returns its cause, empty for none.
 // The ranks form islands of size `island`.
-template <class F>
-std::string run_threads(int ranks, int island, Seconds timeout, F&& f) {
+template <class F> std::string run_threads(int ranks, int island, Seconds timeout, F&& f) {
   const auto store = memory_store();
   const auto failure = std::make_shared<Failure>();
   std::vector<std::thread> threads;

@@ -75,8 +75,7 @@ class CheckpointTest : public testing::Test {
   }
   void damage(const std::string& name) const { fs::resize_file(path(name) + "/model.safetensors", 10); }
   // Changes state.json and updates its checksum, since anybody can compute a checksum.
-  template <class Change>
-  void edit(const std::string& name, Change&& change) const {
+  template <class Change> void edit(const std::string& name, Change&& change) const {
     const std::string file = path(name) + "/state.json";
     Json json = parse_json(read_file(file));
     json.erase("crc32");

@@ -69,8 +69,7 @@ class DataTest : public testing::Test {
     return find_dataset(name).load({.dir = folder.string()});
   }
   // The message of the error E that f throws; fails the test for any other outcome.
-  template <class E, class F>
-  std::string error_of(F&& f) {
+  template <class E, class F> std::string error_of(F&& f) {
     try {
       f();
     } catch (const E& e) {

@@ -28,8 +28,7 @@ std::vector<uint8_t> picture(int channels, int width = kWidth, int height = kHei
 }
 
 // `of(pixel, channel)` for each byte of an RGB image.
-template <class F>
-std::vector<uint8_t> rgb(F&& of) {
+template <class F> std::vector<uint8_t> rgb(F&& of) {
   std::vector<uint8_t> out;
   for (int i = 0; i < kWidth * kHeight; ++i)
     for (int c = 0; c < 3; ++c) out.push_back(uint8_t(of(i, c)));
@@ -50,8 +49,7 @@ std::string bmp(int bits, const std::string& more, const std::string& rows, int 
   return "BM" + little(0, 8) + little(14 + header.size() + more.size(), 4) + header + more + rows;
 }
 // Rows of `bytes` per pixel, padded to multiples of 4; f(x, y) gives a pixel's number.
-template <class F>
-std::string bmp_rows(int bytes, F&& f) {
+template <class F> std::string bmp_rows(int bytes, F&& f) {
   std::string out;
   for (int y = kHeight - 1; y >= 0; --y) {
     for (int x = 0; x < kWidth; ++x) out += little(f(x, y), bytes);

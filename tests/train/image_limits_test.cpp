@@ -55,8 +55,7 @@ std::string jpeg_header(int width, int height) {
 }
 
 // The growth of this process's peak memory.
-template <class F>
-int64_t peak_growth(F&& f) {
+template <class F> int64_t peak_growth(F&& f) {
   const auto peak = [] {
     rusage usage{};
     ::getrusage(RUSAGE_SELF, &usage);

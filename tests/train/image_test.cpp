@@ -57,8 +57,7 @@ class ImageTest : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   // Expects f(x, y, c) for each pixel, within the tolerance.
-  template <class F>
-  void expect_image(const fs::path& path, int width, int height, int tolerance, F&& f) {
+  template <class F> void expect_image(const fs::path& path, int width, int height, int tolerance, F&& f) {
     SCOPED_TRACE(path);
     EXPECT_EQ(read_image_size(path.string()), (ImageSize{height, width}));
     const Image image = read_image(path.string());

@@ -12,10 +12,7 @@
 namespace ringtape {
 namespace {
 
-template <class F>
-std::string refusal(F&& f) {
-  return test::message_of<FormatError>(f);
-}
+template <class F> std::string refusal(F&& f) { return test::message_of<FormatError>(f); }
 
 TEST(Json, IsWrittenAsItLooks) {
   const Json value{{"name", "a\"b\n"},

@@ -21,8 +21,7 @@ const Safetensors& pictures() {
 }
 
 // Calls f(name, file) for each file of a kind; returns their number.
-template <class F>
-int each_picture(const std::string& kind, F&& f) {
+template <class F> int each_picture(const std::string& kind, F&& f) {
   int number = 0;
   for (const auto& [name, file] : pictures().tensors) {
     if (!name.starts_with(kind + "/") || !name.ends_with("/file")) continue;

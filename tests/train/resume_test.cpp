@@ -41,8 +41,7 @@ class ResumeTest : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   // Starts the binary in folder_, with its output in `log`; before() runs in the new process.
-  template <class Before>
-  pid_t start(const std::vector<std::string>& extra, Before&& before) {
+  template <class Before> pid_t start(const std::vector<std::string>& extra, Before&& before) {
     std::vector<std::string> words = {RINGTAPE_BINARY};
     words.insert(words.end(), kTraining.begin(), kTraining.end());
     words.insert(words.end(), extra.begin(), extra.end());

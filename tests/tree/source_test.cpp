@@ -23,8 +23,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"train", {"core", "kernels", "autograd", "comm", "nn"}},
 };
 
-template <class F>
-void for_each_match(const fs::path& file, const std::regex& pattern, F&& f) {
+template <class F> void for_each_match(const fs::path& file, const std::regex& pattern, F&& f) {
   std::ifstream in(file);
   std::smatch m;
   for (std::string line; std::getline(in, line);)

@@ -29,8 +29,7 @@ inline auto columns(const std::string& line) {
 }
 
 // Calls f(path) for the sources and headers in a folder and those below it.
-template <class F>
-void for_each_source(const fs::path& folder, F&& f) {
+template <class F> void for_each_source(const fs::path& folder, F&& f) {
   if (!fs::exists(folder)) return;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     static const std::set<std::string> kinds = {".h", ".cpp", ".cu", ".cuh"};

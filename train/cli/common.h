@@ -23,8 +23,7 @@ std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& in
 Given recipe_of(const Invocation& invocation);
 
 // The number of a flag, in [low, high]; `fallback` if the flag is not given. Throws UsageError.
-template <class T>
-T number_flag(const Invocation& invocation, const std::string& name, T low, T high, T fallback) {
+template <class T> T number_flag(const Invocation& invocation, const std::string& name, T low, T high, T fallback) {
   const std::string* const given = invocation.flag(name);
   if (!given) return fallback;
   T out{};

@@ -108,8 +108,7 @@ void print_judged(const Invocation& invocation, const std::string& weights, cons
               percent(found.tally.top5()).c_str());
 }
 
-template <Judge judge>
-int test_features(const Invocation& invocation, Trained trained) {
+template <Judge judge> int test_features(const Invocation& invocation, Trained trained) {
   constexpr bool by_knn = judge == by_neighbours;
   for (const char* flag : {"logits", "per-class", "confusion"})
     RT_CHECK_AS(UsageError, !invocation.flag(flag), "--", flag, ": needs --protocol test");

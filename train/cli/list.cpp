@@ -35,8 +35,7 @@ std::vector<Item> plain(const std::vector<std::string>& names) {
 }
 
 // The name and summary of each entry of a registry.
-template <class Registry>
-std::vector<Item> entries(const Registry& registry) {
+template <class Registry> std::vector<Item> entries(const Registry& registry) {
   std::vector<Item> out;
   for (const auto& entry : registry) out.push_back({entry.name, entry.summary});
   return out;

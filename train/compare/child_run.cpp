@@ -17,8 +17,7 @@ namespace {
 // Reads a pipe line by line.
 class Lines {
  public:
-  template <class F>
-  void read(int fd, const F& f) {
+  template <class F> void read(int fd, const F& f) {
     char block[4096];
     for (ssize_t n; (n = ::read(fd, block, sizeof block)) > 0 || (n < 0 && errno == EINTR);)
       if (n > 0) rest_.append(block, size_t(n));

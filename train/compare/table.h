@@ -31,8 +31,7 @@ struct Column {
   int digits;
   double scale;  // factor from the unit in JSON to that in the table
 };
-template <class Member>
-std::function<std::optional<Spread>(const ComparedStrategy&)> field(Member member) {
+template <class Member> std::function<std::optional<Spread>(const ComparedStrategy&)> field(Member member) {
   return [member](const ComparedStrategy& s) -> std::optional<Spread> { return s.spread(member); };
 }
 

@@ -51,13 +51,11 @@ struct Splits {
   std::vector<DamagedImage> damaged = {};
 
   const Dataset& validation() const { return val ? *val : train; }  // what validation images are part of
-  template <class F>
-  void each(F&& f) {
+  template <class F> void each(F&& f) {
     f(train), f(test);
     if (val) f(*val);
   }
-  template <class F>
-  void each(F&& f) const {
+  template <class F> void each(F&& f) const {
     f(train), f(test);
     if (val) f(*val);
   }

@@ -51,8 +51,7 @@ struct ListLine {
 constexpr int64_t kNotRead = -1;  // in a file of checksums
 
 // Of each split whose images are followed, with its name.
-template <class F>
-void each_contents(const Splits& data, F&& f) {
+template <class F> void each_contents(const Splits& data, F&& f) {
   if (data.train.contents) f("train", data.train);
   if (data.test.contents) f("test", data.test);
   if (data.val && data.val->contents) f("val", *data.val);

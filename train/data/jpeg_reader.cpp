@@ -141,8 +141,7 @@ class JpegReader : public ImageReader {
   }
 
   // Runs f. libjpeg may leave f by longjmp, so f must not create objects with destructors.
-  template <class F>
-  void guarded(F&& f) {
+  template <class F> void guarded(F&& f) {
     if (setjmp(errors_.escape)) detail::fail<FormatError>({path_, ": damaged JPEG data (", errors_.message, ")"});
     f();
   }

@@ -84,8 +84,7 @@ class PngReader : public ImageReader {
   }
 
   // Runs f. libpng may leave f by longjmp, so f must not create objects with destructors.
-  template <class F>
-  void guarded(F&& f) {
+  template <class F> void guarded(F&& f) {
     if (setjmp(escape_)) detail::fail<FormatError>({path_, ": damaged PNG data (", message_, ")"});
     f();
   }

@@ -46,8 +46,7 @@ struct RegisterTransform {
 };
 
 // `make` of a transform that is constructed from its settings.
-template <class Made, class Options>
-std::unique_ptr<Transform> make_transform(const Settings& settings) {
+template <class Made, class Options> std::unique_ptr<Transform> make_transform(const Settings& settings) {
   return std::make_unique<Made>(settings.as<Options>());
 }
 

@@ -43,8 +43,7 @@ bool is_temporary_name(std::string_view name) {
 }
 
 // Calls make() with temporary names until one is new; returns its result, or -1 with errno for any other error.
-template <class Make>
-static int with_temporary_name(const std::string& path, std::string& name, Make&& make) {
+template <class Make> static int with_temporary_name(const std::string& path, std::string& name, Make&& make) {
   constexpr int kTries = 100;
   int made = -1;
   for (int i = 0; i < kTries; ++i) {

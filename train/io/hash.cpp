@@ -17,8 +17,7 @@ namespace ringtape {
 namespace {
 
 // The hash of the blocks that read(block) fills; it returns their sizes, 0 at the end.
-template <class Read>
-std::string sha256_of_blocks(Read&& read) {
+template <class Read> std::string sha256_of_blocks(Read&& read) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   RT_CHECK(hash && EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr), "OpenSSL offers no SHA-256");
   std::vector<char> block(1 << 20);

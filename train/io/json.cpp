@@ -178,10 +178,7 @@ struct JsonLibrary {
     return std::visit([](const auto& x) { return to(x); }, value.value_);
   }
   static Library to(std::monostate) { return nullptr; }
-  template <class T>
-  static Library to(const T& scalar) {
-    return scalar;
-  }
+  template <class T> static Library to(const T& scalar) { return scalar; }
   static Library to(const Json::List& parts) {
     Library out = Library::array();
     for (const Json& part : parts) out.push_back(to(part));

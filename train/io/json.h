@@ -34,13 +34,11 @@ class Json {
   Json(const char* text);
   Json(std::string_view text);
   Json(std::string text);
-  template <class T>
-  Json(const std::vector<T>& parts) : Json(list()) {
+  template <class T> Json(const std::vector<T>& parts) : Json(list()) {
     for (const T& part : parts) push_back(part);
   }
   Json(Members members) : Json() { value_ = std::move(members); }  // their names must differ
-  template <class T>
-  Json(const std::map<std::string, T>& members) : Json(Members(members.begin(), members.end())) {}
+  template <class T> Json(const std::map<std::string, T>& members) : Json(Members(members.begin(), members.end())) {}
   Json(std::initializer_list<Json> parts);
   static Json list();    // empty list
   static Json object();  // empty object
@@ -61,8 +59,7 @@ class Json {
 
   // The value as a bool, a number, a std::string or a std::vector of those. Throws FormatError for a value of another
   // type, or a number that T cannot hold.
-  template <class T>
-  T get() const;
+  template <class T> T get() const;
 
   // The parts of a list; null counts as an empty list. Throws FormatError for any other type and for an index out of
   // range.
@@ -98,10 +95,7 @@ class Json {
 
  private:
   friend struct JsonLibrary;
-  template <class T>
-  bool is() const {
-    return std::holds_alternative<T>(value_);
-  }
+  template <class T> bool is() const { return std::holds_alternative<T>(value_); }
   [[noreturn]] void fail(const char* expected) const;
   bool truth() const;
   double number() const;
@@ -114,8 +108,7 @@ class Json {
   std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, List, Members> value_;
 };
 
-template <class T>
-T Json::get() const {
+template <class T> T Json::get() const {
   if constexpr (std::same_as<T, bool>) {
     return truth();
   } else if constexpr (std::floating_point<T>) {

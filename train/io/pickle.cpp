@@ -120,8 +120,7 @@ class PickleParser {
     at_ += bytes;
     return text_.substr(at_ - bytes, bytes);
   }
-  template <class T>
-  T number() {
+  template <class T> T number() {
     T out;
     std::memcpy(&out, take(sizeof out).data(), sizeof out);
     return out;

@@ -8,8 +8,7 @@
 // after the other, and as a field of another one it is text.
 namespace ringtape::protobuf {
 
-template <class T>
-std::string bytes_of(T value) {
+template <class T> std::string bytes_of(T value) {
   return {std::bit_cast<std::array<char, sizeof(T)>>(value).data(), sizeof(T)};
 }
 

@@ -230,10 +230,7 @@ class StatePickler {
     for (const int64_t size : shape) number(size);
     out_ += 't';
   }
-  template <class T>
-  void append(T x) {
-    out_.append(reinterpret_cast<const char*>(&x), sizeof x);
-  }
+  template <class T> void append(T x) { out_.append(reinterpret_cast<const char*>(&x), sizeof x); }
 
   std::string out_;
 };

@@ -24,8 +24,7 @@ bool is_for(const std::string& checksum, uint64_t bytes) { return checksum.ends_
 size_t bytes_of(const Tensor& x) { return size_t(x.size()) * size_of(x.dtype()); }
 
 // Calls f with the rows of a tensor, on the host, some at a time.
-template <class F>
-void each_part(const FileTensor& t, const F& f) {
+template <class F> void each_part(const FileTensor& t, const F& f) {
   for (int64_t row = 0; row < t.rows(); row += t.rows_at_once())
     f(contiguous_on_host(t.get({row, std::min(row + t.rows_at_once(), t.rows())})));
 }

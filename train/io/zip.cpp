@@ -20,17 +20,13 @@ constexpr size_t kLocalBytes = 30, kEntryBytes = 46, kEndBytes = 22, kEnd64Bytes
 constexpr uint64_t kIn64 = 0xffffffff;  // the number is in the field of 64-bit numbers
 constexpr uint16_t kNumbers64 = 1, kPadding = 0x4246, kAlignment = 64;
 
-template <class T>
-T number_at(std::string_view bytes, size_t at) {
+template <class T> T number_at(std::string_view bytes, size_t at) {
   T out;
   std::memcpy(&out, bytes.data() + at, sizeof out);
   return out;
 }
 
-template <class T>
-void put(std::string& out, T x) {
-  out.append(reinterpret_cast<const char*>(&x), sizeof x);
-}
+template <class T> void put(std::string& out, T x) { out.append(reinterpret_cast<const char*>(&x), sizeof x); }
 
 // Replaces those of the numbers that are kIn64 by the ones in the extra fields of an entry. False if they are absent.
 bool take_64(std::string_view extra, std::initializer_list<uint64_t*> numbers) {

@@ -36,8 +36,7 @@ struct RegisterCallback {
 };
 
 // `make` of a callback that is constructed from its settings.
-template <class Made, class Options>
-std::unique_ptr<Callback> make_callback(const Settings& settings) {
+template <class Made, class Options> std::unique_ptr<Callback> make_callback(const Settings& settings) {
   return std::make_unique<Made>(settings.as<Options>());
 }
 

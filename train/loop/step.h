@@ -97,9 +97,9 @@ class Step {
   // The running statistics that belong to the average; see AveragedModel. Empty without ema.
   const Tensors& average_statistics() const { return average_statistics_; }
   void set_average_statistics();  // to the model's, which has the average now
-  void restart_average() {
+  void restart_average() {        // from the current weights
     if (ema_) ema_->restart();
-  }  // from the current weights
+  }
   // Rank 0 calls f, which may use state(), weights() and average(), and the model's tensors one after another, while
   // the other ranks give it what they hold. All ranks call it.
   void exchange(const std::function<void()>& f) const { placement_->on_rank_zero(f); }

@@ -116,8 +116,7 @@ struct ResNetKind {
 constexpr ResNetKind kResNet18{18, {2, 2, 2, 2}, nn::Block::basic}, kResNet34{34, {3, 4, 6, 3}, nn::Block::basic},
     kResNet50{50, {3, 4, 6, 3}, nn::Block::bottleneck}, kResNet101{101, {3, 4, 23, 3}, nn::Block::bottleneck};
 
-template <ResNetKind kind>
-std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
+template <ResNetKind kind> std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
   const ResNetOptions& o = resnet(spec);
   return std::make_unique<nn::ResNet>(nn::ResNet::Options{.blocks = kind.blocks,
                                                           .block = kind.block,
@@ -130,8 +129,7 @@ std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
                                                           .checkpointing = o.checkpointing});
 }
 
-template <ResNetKind kind>
-int64_t features_of_resnet(const ModelSpec& spec) {
+template <ResNetKind kind> int64_t features_of_resnet(const ModelSpec& spec) {
   return nn::ResNet::features_of(kind.block, resnet(spec).width);
 }
 
@@ -140,8 +138,7 @@ NamedShape first_of_resnet(const ModelSpec& spec) {
   return {"conv1.weight", {resnet(spec).width, spec.image[2], kernel, kernel}};
 }
 
-template <ResNetKind kind>
-std::string resnet_in_pytorch(const ModelSpec& spec) {
+template <ResNetKind kind> std::string resnet_in_pytorch(const ModelSpec& spec) {
   const ResNetOptions& o = resnet(spec);
   const int64_t in = spec.image[2], width = o.width;
   const bool narrow = width != ResNetOptions().width, small = stem_for(spec) == nn::Stem::cifar;

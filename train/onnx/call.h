@@ -54,8 +54,7 @@ class Call {
   [[noreturn]] void refuse(const std::string& why) const;
 
  private:
-  template <class T>
-  const T& get(const char* attribute) const {
+  template <class T> const T& get(const char* attribute) const {
     const OpAttribute* const found = op_.find(attribute);
     if (!found || !std::holds_alternative<T>(found->value)) refuse(concat("its ", attribute, " is not known"));
     return std::get<T>(found->value);

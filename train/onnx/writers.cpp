@@ -138,27 +138,21 @@ void join(Call& c) {
   c.give(c.node("Concat", inputs, {{"axis", axis_in(order, c.whole("axis"))}}), order);
 }
 
-template <const char* type>
-void binary(Call& c) {
+template <const char* type> void binary(Call& c) {
   const DType dtype = c.op().y.dtype();
   if (c.tensor(0).dtype() != dtype || c.tensor(1).dtype() != dtype) c.refuse("its operands have several dtypes");
   const Order order = common_order(c);
   c.give(c.node(type, {operand(c, 0, order), operand(c, 1, order)}), order);
 }
 
-template <const char* type>
-void unary(Call& c) {
-  c.give(c.node(type, {c.name(0, c.order_of(0))}), c.order_of(0));
-}
+template <const char* type> void unary(Call& c) { c.give(c.node(type, {c.name(0, c.order_of(0))}), c.order_of(0)); }
 
-template <const char* type>
-void along_last_axis(Call& c) {
+template <const char* type> void along_last_axis(Call& c) {
   c.give(c.node(type, {c.name(0)}, {{"axis", int64_t{-1}}}));
 }
 
 // Functions that ONNX composes of others.
-template <std::string (*f)(Call& c, const std::string& x)>
-void composed(Call& c) {
+template <std::string (*f)(Call& c, const std::string& x)> void composed(Call& c) {
   c.give(f(c, c.name(0, c.order_of(0))), c.order_of(0));
 }
 std::string square(Call& c, const std::string& x) { return c.node("Mul", {x, x}); }
@@ -188,8 +182,7 @@ std::string leaky_relu(Call& c, const std::string& x) {
 std::string elu(Call& c, const std::string& x) { return c.node("Elu", {x}, {{"alpha", c.number("number")}}); }
 
 // The mean of images over rows and columns, and what keeps all axes, needs no Transpose.
-template <const char* type>
-void reduce(Call& c) {
+template <const char* type> void reduce(Call& c) {
   List axes = c.list("axes");
   const bool keepdim = c.whole("keepdim"), spatial = axes == List{1, 2};
   const Order order = keepdim || spatial ? c.order_of(0) : Order::ours;

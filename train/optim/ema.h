@@ -63,8 +63,7 @@ class Ema {
   };
 
  private:
-  template <class F>
-  void each_own(const F& f) const {
+  template <class F> void each_own(const F& f) const {
     for (const Part& own : parameters_.own()) f(parameters_.own_part(average_, own), parameters_.values(own));
   }
 

@@ -8,8 +8,7 @@
 namespace ringtape {
 namespace {
 
-template <class Rule>
-std::unique_ptr<Optimizer> make(FlatParameters& parameters, const Settings& settings) {
+template <class Rule> std::unique_ptr<Optimizer> make(FlatParameters& parameters, const Settings& settings) {
   return std::make_unique<Rule>(parameters, settings.as<typename Rule::Options>());
 }
 

@@ -18,8 +18,7 @@ struct DeviceCheck {
 using DeviceCheckFn = std::function<void(const DeviceCheck&)>;
 
 // Runs a check. One that throws has failed, with the error as its result.
-template <class F>
-DeviceCheck run_check(const std::string& name, F&& f) {
+template <class F> DeviceCheck run_check(const std::string& name, F&& f) {
   try {
     return {name, f(), true};
   } catch (const std::exception& e) {

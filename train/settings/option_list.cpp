@@ -26,8 +26,7 @@ class Places : public OptionWalk {
     if (name_.empty() || name_ == name) all.push_back({&train_options()[next_], value, group.is_chosen});
     ++next_;
   }
-  template <class Condition>
-  const Place* first(Condition is) const {
+  template <class Condition> const Place* first(Condition is) const {
     const auto found = std::ranges::find_if(all, is);
     return found == all.end() ? nullptr : &*found;
   }

@@ -106,8 +106,7 @@ class MemoryServer : public httplib::Server {
     clients_.add(comm::Fd(socket));
     return true;
   }
-  template <class Self>
-  static bool process(Self& self, httplib::Stream& stream, bool& closed) {
+  template <class Self> static bool process(Self& self, httplib::Stream& stream, bool& closed) {
     if constexpr (requires { self.process_request(stream, false, closed, nullptr); })
       return self.process_request(stream, false, closed, nullptr);
     else return self.process_request(stream, "", 0, "", 0, false, closed, nullptr);

@@ -32,8 +32,7 @@ struct Call {
   cudaStream_t stream;
 };
 
-template <class F>
-void collective(Transport& transport, F&& f) {
+template <class F> void collective(Transport& transport, F&& f) {
   auto* const nccl = dynamic_cast<NcclTransport*>(&transport);
   RT_CHECK_AS(CommError, nccl, "the algorithm 'nccl' runs over the transport 'nccl', not over ", transport.name());
   const Operation& o = transport.operation();
@@ -46,8 +45,7 @@ void all_reduce(Transport& t, const void* x, void* y) {
   collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclAllReduce(x, y, c.count, c.type, c.op, c.comm, c.stream)); });
 }
 // For parts of different sizes, a group of one call a part.
-template <class F>
-void each_part(Transport& t, F&& f) {
+template <class F> void each_part(Transport& t, F&& f) {
   collective(t, [&](const Call& c) {
     in_group([&] {
       for (int r = 0; r < t.size(); ++r)

@@ -25,8 +25,7 @@ class NcclTransport : public GpuTransport {
 };
 
 // NCCL's calls of f() as one group. If one fails, the group of this thread is closed all the same.
-template <class F>
-void in_group(F&& f) {
+template <class F> void in_group(F&& f) {
   RT_GPU_CHECK(ncclGroupStart());
   try {
     f();

@@ -9,14 +9,8 @@ RT_ISA_BEGIN
 
 namespace {
 
-template <class T>
-T forward(T x) {
-  return x / (1 + std::abs(x));
-}
-template <class T>
-T backward(T x, T dy) {
-  return dy / ((1 + std::abs(x)) * (1 + std::abs(x)));
-}
+template <class T> T forward(T x) { return x / (1 + std::abs(x)); }
+template <class T> T backward(T x, T dy) { return dy / ((1 + std::abs(x)) * (1 + std::abs(x))); }
 
 }  // namespace
 

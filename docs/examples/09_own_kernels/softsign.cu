@@ -6,14 +6,10 @@ namespace ringtape::cuda {
 namespace {
 
 struct Forward {
-  template <class T>
-  __device__ T operator()(T x) const {
-    return x / (1 + (x < 0 ? -x : x));
-  }
+  template <class T> __device__ T operator()(T x) const { return x / (1 + (x < 0 ? -x : x)); }
 };
 struct Backward {
-  template <class T>
-  __device__ T operator()(T x, T dy) const {
+  template <class T> __device__ T operator()(T x, T dy) const {
     const T d = 1 + (x < 0 ? -x : x);
     return dy / (d * d);
   }

@@ -96,8 +96,7 @@ void expect_same(const std::vector<std::vector<double>>& a, const std::vector<st
 }
 
 // Runs f(group, rank) on threads over each transport; returns the cause of a failure.
-template <class F>
-std::string on_ranks(int n, F&& f) {
+template <class F> std::string on_ranks(int n, F&& f) {
   std::string all;
   for (const test::ThreadWorld& world : kThreadWorlds) {
     const std::string cause = world.open(n, 1, Seconds(30), [&](std::unique_ptr<Transport> t) {

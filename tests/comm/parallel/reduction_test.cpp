@@ -33,8 +33,7 @@ void expect(bool condition, const std::string& what) {
 }
 
 // Runs f(group, dtype) on ranks that are threads over each transport, in f32 and f64; returns the cause of a failure.
-template <class F>
-std::string on_ranks(int n, F&& f) {
+template <class F> std::string on_ranks(int n, F&& f) {
   std::string all;
   for (const test::ThreadWorld& world : kThreadWorlds)
     for (const DType dtype : {DType::f32, DType::f64}) {

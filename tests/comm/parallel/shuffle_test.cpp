@@ -17,8 +17,7 @@ using ringtape::test::message_of;
 using ringtape::test::same_bytes;
 using ringtape::test::values;
 
-template <class F>
-std::string on_ranks(int n, F&& f) {
+template <class F> std::string on_ranks(int n, F&& f) {
   return test::kThreadWorlds[0].open(n, 1, Seconds(20), [&](std::unique_ptr<Transport> t) {
     ProcessGroup group(std::move(t));
     f(group);

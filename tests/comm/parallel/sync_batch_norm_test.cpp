@@ -22,8 +22,7 @@ using ringtape::test::values;
 constexpr Activation kRelu = Activation::relu;
 
 // Runs f(group) on n ranks; returns the cause of a failure.
-template <class F>
-std::string on_ranks(int n, F&& f, const test::ThreadWorld& world = test::kThreadWorlds[0]) {
+template <class F> std::string on_ranks(int n, F&& f, const test::ThreadWorld& world = test::kThreadWorlds[0]) {
   return world.open(n, 1, Seconds(30), [&](std::unique_ptr<Transport> t) {
     ProcessGroup group(std::move(t));
     group.set_deterministic(true);
@@ -68,8 +67,7 @@ Shape batch(const Case& c) {
 }
 
 // `part` takes a rank's rows out of the whole batch.
-template <class F>
-Outcome follow(const Case& c, DType dtype, ProcessGroup* group, const F& part) {
+template <class F> Outcome follow(const Case& c, DType dtype, ProcessGroup* group, const F& part) {
   const int64_t channels = c.row[c.row.rank() - 1];
   nn::BatchNorm layer(channels, {0.3, 1e-3});
   nn::cast_to(layer, dtype);
