@@ -2,6 +2,7 @@
 // exp(x - top). docs/kernels.md says what each step gains, and how that is known. COUNTED(x[c]) is x[c]: the emulation
 // counts these accesses.
 #include "docs/kernels/softmax_ladder.h"
+
 #include "kernels/cuda/softmax.cuh"
 
 namespace ringtape::ladder {

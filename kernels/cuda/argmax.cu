@@ -1,7 +1,8 @@
+#include "kernels/argmax.h"
+
 #include <algorithm>
 
 #include "core/tensor.h"
-#include "kernels/argmax.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/order.h"

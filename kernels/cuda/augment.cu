@@ -1,4 +1,5 @@
 #include "kernels/augment.h"
+
 #include "kernels/cuda/vector.cuh"
 
 namespace ringtape::cuda {

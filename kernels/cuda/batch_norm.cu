@@ -1,6 +1,7 @@
+#include "kernels/batch_norm.h"
+
 #include <type_traits>
 
-#include "kernels/batch_norm.h"
 #include "kernels/cuda/norm_channels.cuh"
 #include "kernels/cuda/reduce.cuh"
 

@@ -1,4 +1,5 @@
 #include "kernels/binary.h"
+
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/math.cuh"
 

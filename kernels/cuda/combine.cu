@@ -1,4 +1,5 @@
 #include "kernels/combine.h"
+
 #include "kernels/cuda/vector.cuh"
 
 namespace ringtape::cuda {

@@ -1,5 +1,6 @@
-#include "kernels/binary.h"
 #include "kernels/conv2d.h"
+
+#include "kernels/binary.h"
 #include "kernels/cuda/conv_operands.cuh"
 #include "kernels/cuda/cudnn_conv.h"
 

@@ -1,4 +1,5 @@
 #include "kernels/conv_norm.h"
+
 #include "kernels/cuda/conv_operands.cuh"
 #include "kernels/cuda/norm_channels.cuh"
 #include "kernels/cuda/reduce.cuh"

@@ -1,4 +1,5 @@
 #include "kernels/copy.h"
+
 #include "kernels/cuda/elementwise.cuh"
 
 namespace ringtape::cuda {

@@ -1,7 +1,8 @@
+#include "kernels/cross_entropy.h"
+
 #include <algorithm>
 
 #include "core/tensor.h"
-#include "kernels/cross_entropy.h"
 #include "kernels/cuda/softmax.cuh"
 
 namespace ringtape::cuda {

@@ -1,6 +1,7 @@
+#include "kernels/cumsum.h"
+
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/elementwise.cuh"
-#include "kernels/cumsum.h"
 
 namespace ringtape::cuda {
 namespace {

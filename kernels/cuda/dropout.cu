@@ -1,6 +1,7 @@
+#include "kernels/dropout.h"
+
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/live.cuh"
-#include "kernels/dropout.h"
 
 namespace ringtape::cuda {
 namespace {

@@ -1,5 +1,6 @@
-#include "kernels/cuda/vector.cuh"
 #include "kernels/erase.h"
+
+#include "kernels/cuda/vector.cuh"
 
 namespace ringtape::cuda {
 namespace {

@@ -1,9 +1,10 @@
+#include "kernels/fill.h"
+
 #include <cstring>
 
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/live.cuh"
 #include "kernels/cuda/math.cuh"
-#include "kernels/fill.h"
 
 namespace ringtape::cuda {
 namespace {

@@ -1,9 +1,10 @@
+#include "kernels/gather.h"
+
 #include <bit>
 #include <limits>
 
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
-#include "kernels/gather.h"
 
 namespace ringtape::cuda {
 namespace {

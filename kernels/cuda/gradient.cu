@@ -1,6 +1,7 @@
+#include "kernels/gradient.h"
+
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/math.cuh"
-#include "kernels/gradient.h"
 
 namespace ringtape::cuda {
 namespace {

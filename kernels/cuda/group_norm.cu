@@ -1,8 +1,9 @@
+#include "kernels/group_norm.h"
+
 #include "kernels/cuda/norm_sums.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/reducers.cuh"
 #include "kernels/cuda/rows.cuh"
-#include "kernels/group_norm.h"
 
 namespace ringtape::cuda {
 namespace {

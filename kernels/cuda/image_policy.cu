@@ -1,7 +1,8 @@
+#include "kernels/image_policy.h"
+
 #include "core/tensor.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
-#include "kernels/image_policy.h"
 #include "kernels/image_policy_pixels.h"
 
 namespace ringtape::cuda {

@@ -1,10 +1,11 @@
+#include "kernels/index_select.h"
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
-#include "kernels/index_select.h"
 
 namespace ringtape::cuda {
 namespace {

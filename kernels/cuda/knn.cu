@@ -1,9 +1,10 @@
+#include "kernels/knn.h"
+
 #include <algorithm>
 
 #include "core/tensor.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
-#include "kernels/knn.h"
 #include "kernels/matmul.h"
 
 namespace ringtape::cuda {

@@ -1,5 +1,6 @@
-#include "kernels/cuda/rows.cuh"
 #include "kernels/l2_normalize.h"
+
+#include "kernels/cuda/rows.cuh"
 
 namespace ringtape::cuda {
 namespace {

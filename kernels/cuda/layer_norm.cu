@@ -1,6 +1,7 @@
+#include "kernels/layer_norm.h"
+
 #include "kernels/cuda/norm_sums.cuh"
 #include "kernels/cuda/rows.cuh"
-#include "kernels/layer_norm.h"
 
 namespace ringtape::cuda {
 namespace {

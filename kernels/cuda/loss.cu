@@ -1,3 +1,5 @@
+#include "kernels/loss.h"
+
 #include <algorithm>
 
 #include "core/tensor.h"
@@ -6,7 +8,6 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/fill.h"
-#include "kernels/loss.h"
 #include "kernels/reduce.h"
 
 namespace ringtape::cuda {

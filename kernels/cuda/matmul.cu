@@ -1,7 +1,8 @@
+#include "kernels/matmul.h"
+
 #include "core/env.h"
 #include "kernels/cuda/blas_gemm.h"
 #include "kernels/cuda/matrix.cuh"
-#include "kernels/matmul.h"
 
 namespace ringtape::cuda {
 namespace {

@@ -1,10 +1,11 @@
+#include "kernels/nt_xent.h"
+
 #include <algorithm>
 
 #include "core/tensor.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/matrix.cuh"
-#include "kernels/nt_xent.h"
 #include "kernels/reduce.h"
 
 // A block has 64 rows of x and goes over a range of the rows of y, 64 at a time. Their scores are only in registers.

@@ -1,10 +1,11 @@
+#include "kernels/optimizer.h"
+
 #include <cmath>
 
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/live.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/vector.cuh"
-#include "kernels/optimizer.h"
 
 namespace ringtape::cuda {
 namespace {

@@ -1,7 +1,8 @@
+#include "kernels/random_view.h"
+
 #include "core/tensor.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
-#include "kernels/random_view.h"
 #include "kernels/random_view_pixels.h"
 
 namespace ringtape::cuda {

@@ -1,6 +1,7 @@
+#include "kernels/cuda/reduce.cuh"
+
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/math.cuh"
-#include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/reducers.cuh"
 #include "kernels/reduce.h"
 

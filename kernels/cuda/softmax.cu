@@ -1,4 +1,5 @@
 #include "kernels/cuda/softmax.cuh"
+
 #include "kernels/softmax.h"
 
 namespace ringtape::cuda {

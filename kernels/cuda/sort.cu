@@ -1,10 +1,11 @@
+#include "kernels/sort.h"
+
 #include <algorithm>
 
 #include "core/tensor.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/order.h"
-#include "kernels/sort.h"
 
 // Tiles of a row are sorted in shared memory. Then sorted runs are merged two by two, and become twice as long each
 // time. An entry has the index of its element, so that no two are equal, and equal elements keep their order.

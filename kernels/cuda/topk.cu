@@ -1,5 +1,6 @@
-#include "kernels/cuda/rows.cuh"
 #include "kernels/topk.h"
+
+#include "kernels/cuda/rows.cuh"
 
 namespace ringtape::cuda {
 namespace {

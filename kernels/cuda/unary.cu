@@ -1,6 +1,7 @@
+#include "kernels/unary.h"
+
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/math.cuh"
-#include "kernels/unary.h"
 
 namespace ringtape::cuda {
 namespace {

@@ -1,5 +1,6 @@
-#include "kernels/cuda/elementwise.cuh"
 #include "kernels/where.h"
+
+#include "kernels/cuda/elementwise.cuh"
 
 namespace ringtape::cuda {
 namespace {

@@ -1,6 +1,7 @@
 // For GPUs.
-#include "kernels/cuda/elementwise.cuh"
 #include "softsign.h"
+
+#include "kernels/cuda/elementwise.cuh"
 
 namespace ringtape::cuda {
 namespace {
