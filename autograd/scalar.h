@@ -14,23 +14,23 @@ class Scalar {
  public:
   template <class T>
   requires std::is_arithmetic_v<T> Scalar(T value)
-      : real_(double(value)), whole_(std::is_integral_v<T> ? int64_t(value) : 0),
+      : real_(double(value)), integer_(std::is_integral_v<T> ? int64_t(value) : 0),
         dtype_(std::is_same_v<T, bool> ? DType::b8
                : std::is_integral_v<T> ? DType::i64
                                        : DType::f32) {}
 
   DType dtype() const { return dtype_; }  // b8, i64 or f32
   double real() const { return real_; }
-  int64_t whole() const { return whole_; }  // of a b8 or i64
+  int64_t integer() const { return integer_; }  // of a b8 or i64
 
  private:
   double real_;
-  int64_t whole_;
+  int64_t integer_;
   DType dtype_;
 };
 
-enum class Kind : uint8_t { truth, whole, floating };
-constexpr Kind kind_of(DType d) { return is_float(d) ? Kind::floating : d == DType::b8 ? Kind::truth : Kind::whole; }
+enum class Kind : uint8_t { truth, integer, floating };
+constexpr Kind kind_of(DType d) { return is_float(d) ? Kind::floating : d == DType::b8 ? Kind::truth : Kind::integer; }
 
 // The smallest dtype that holds both, or the floating one; f32 for f16 with bf16.
 constexpr DType promote(DType a, DType b) {

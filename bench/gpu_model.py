@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Predicts a training step of ResNet-18 on 32x32 images in 16 bits on one H200 with ringtape's own convolutions, one by
-one with BatchNorm or fused with it (kernels/cuda/conv_norm.cu), launched kernel by kernel or as a CUDA graph.
+one with BatchNorm or fused with it (kernels/cuda/conv/conv_norm.cu), launched kernel by kernel or as a CUDA graph.
 
   gpu_model.py [--batch N ...]
 
@@ -16,7 +16,7 @@ TENSOR = 0.63 * PEAK                  # by mma.sync, of Hopper's peak: Luo et al
 L2 = 28                               # bytes per cycle into a multiprocessor: an estimate, 24 to 32
 MEMORY = 4.3e12                       # bytes per second of a copy on an H200
 GAP, LAUNCH = 2e-6, 4.5e-6            # between kernels of a graph; host time of a kernel with its memory's two calls
-DEPTH, FEW = 32, 64                   # kernels/cuda/gemm_mma.cuh: depth of a step, rows of a small tile
+DEPTH, FEW = 32, 64                   # kernels/cuda/gemm/gemm_mma.cuh: depth of a step, rows of a small tile
 PARAMETERS = 11.17e6
 
 # name, channels in and out, kernel, stride, size of the input

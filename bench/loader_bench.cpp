@@ -13,9 +13,9 @@
 #include <string>
 
 #include "core/device.h"
-#include "train/data/imagefolder.h"
+#include "train/data/files/imagefolder.h"
 #include "train/data/loader.h"
-#include "train/data/shapes.h"
+#include "train/data/sets/shapes.h"
 
 int main(int argc, char** argv) {
   using namespace ringtape;

@@ -58,8 +58,8 @@ Tensors inputs_of(const Sample& sample) {
 
 // Number of sets of operands that calls use in turn.
 int sets_for(double bytes) {
-  constexpr double kBeyondTheCaches = 256 << 20, kMost = 16;
-  return on_gpu() ? int(std::clamp(kBeyondTheCaches / bytes + 1, 2.0, kMost)) : 1;
+  constexpr double kBeyondTheCaches = 256 << 20, kMax = 16;
+  return on_gpu() ? int(std::clamp(kBeyondTheCaches / bytes + 1, 2.0, kMax)) : 1;
 }
 
 // Runs the loop of f(i), where i counts the calls, then reports the rate. `bytes` is the minimum traffic: each operand

@@ -2,7 +2,7 @@
 #   OFF       none
 #   ON        compiled by nvcc; needs no GPU here
 #   AUTO      ON where there are nvcc and a GPU, else OFF
-#   EMULATED  the same sources compiled by the C++ compiler and executed on the CPU (tests/emulation/); needs no CUDA
+#   EMULATED  the same sources compiled by the C++ compiler and executed on the CPU (emulation/); needs no CUDA
 # Sets RINGTAPE_USE_CUDA (whether there is a backend) and RINGTAPE_CUDA_LINE (what the summary says).
 set(RINGTAPE_USE_CUDA ON)
 set(RINGTAPE_EMULATED OFF)
@@ -109,8 +109,8 @@ function(ringtape_add_cuda base kernels checked)
   if(NOT RINGTAPE_USE_CUDA)
     return()
   endif()
-  file(GLOB host_sources CONFIGURE_DEPENDS core/cuda/*.cpp kernels/cuda/*.cpp comm/transport/cuda/*.cpp)
-  file(GLOB kernel_sources CONFIGURE_DEPENDS kernels/cuda/*.cu)
+  file(GLOB_RECURSE host_sources CONFIGURE_DEPENDS core/cuda/*.cpp kernels/cuda/*.cpp comm/transport/cuda/*.cpp)
+  file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS kernels/cuda/*.cu)
   set(with_cudnn 0)
   if(RINGTAPE_EMULATED)
     set(with_cudnn 1)  # the emulation's
@@ -144,7 +144,7 @@ function(ringtape_add_cuda base kernels checked)
     target_link_libraries(${base} INTERFACE $<LINK_ONLY:CUDA::cudart> $<LINK_ONLY:CUDA::cublasLt>)
     return()
   endif()
-  file(GLOB emulation_sources CONFIGURE_DEPENDS tests/emulation/*.cpp)
+  file(GLOB emulation_sources CONFIGURE_DEPENDS emulation/*.cpp)
   list(FILTER emulation_sources EXCLUDE REGEX "(_test|/check|/listener|/report_kernels|/nccl|/nccl_run)\\.cpp$")
   ringtape_objects(ringtape_emulation ${base} ${emulation_sources})
   ringtape_optimise(ringtape_emulation)
@@ -165,7 +165,7 @@ function(ringtape_add_cuda base kernels checked)
   if(NOT RINGTAPE_SANITIZE)  # one instrumentation at a time
     ringtape_objects(ringtape_checked_kernels ${checked} ${kernel_sources})
     ringtape_emulate(ringtape_checked_kernels CHECKED PRECOMPILED)
-    ringtape_objects(ringtape_checker ${checked} tests/emulation/check.cpp)
+    ringtape_objects(ringtape_checker ${checked} emulation/check.cpp)
     target_link_libraries(ringtape_checker PRIVATE ringtape_cuda_headers)
     if(NOT RINGTAPE_PLAIN_EMULATION)
       target_sources(${kernels} INTERFACE $<TARGET_OBJECTS:ringtape_checked_kernels> $<TARGET_OBJECTS:ringtape_checker>)
@@ -181,7 +181,7 @@ function(ringtape_objects name whole)
 endfunction()
 
 # Compiles a target's .cu files as C++ for the emulation. CHECKED: with calls at each memory access,
-# those of ThreadSanitizer, which tests/emulation/check.cpp answers; its library is not linked.
+# those of ThreadSanitizer, which emulation/check.cpp answers; its library is not linked.
 # PRECOMPILED: the headers, which takes as long as four files without that.
 function(ringtape_emulate target)
   target_link_libraries(${target} PRIVATE ringtape_cuda_headers)
@@ -196,7 +196,7 @@ function(ringtape_emulate target)
                            # The checker needs no calls at the beginning and end of functions.
                            $<$<CXX_COMPILER_ID:GNU>:--param=tsan-instrument-func-entry-exit=0>)
   endif()
-  set(first ${ringtape_SOURCE_DIR}/tests/emulation/device.h)
+  set(first ${ringtape_SOURCE_DIR}/emulation/device.h)
   if(RINGTAPE_PRECOMPILE AND PRECOMPILED IN_LIST ARGN)
     target_precompile_headers(${target} PRIVATE ${first} ${ringtape_SOURCE_DIR}/kernels/cuda/block.cuh
                               ${ringtape_SOURCE_DIR}/core/tensor.h)

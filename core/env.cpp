@@ -30,7 +30,7 @@ static constexpr Variable kVariables[] = {
      "$XDG_CACHE_HOME or ~/.cache"},
     {"RINGTAPE_FUSED_CONV", "0, 1",
      "1: on GPUs, compute residual blocks in 16 bits or TF32 by convolutions fused with BatchNorm; 0: never; default: "
-     "where `ringtape bench tune` found them faster, and without cuDNN"},
+     "where `ringtape bench tune` found them faster"},
     {"RINGTAPE_EXACT_CONV", "0, 1",
      "1: never use Winograd's algorithm for convolutions, it rounds more; default: use it where it is faster"},
     {"RINGTAPE_TCP_SOCKETS", "1 to 64",

@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace ringtape {
 
@@ -12,6 +13,14 @@ struct Part {
 inline Part part_of(int64_t count, int n, int r) {
   const int64_t q = count / n, rest = count % n;
   return {q * r + std::min<int64_t>(r, rest), q * (r + 1) + std::min<int64_t>(r + 1, rest)};
+}
+
+// At most `most` of the numbers below n, spread over all of them.
+inline std::vector<int64_t> evenly(int64_t n, int64_t most) {
+  std::vector<int64_t> out;
+  const int64_t count = std::min(n, most);
+  for (int64_t i = 0; i < count; ++i) out.push_back(i * n / count);
+  return out;
 }
 
 }  // namespace ringtape

@@ -49,8 +49,8 @@ std::string printable(std::string_view text, std::string_view line_end) {
 }
 
 std::string printable_name(std::string_view name) {
-  constexpr size_t kMost = 100;
-  return printable(name.substr(0, kMost)) + (name.size() > kMost ? "..." : "");
+  constexpr size_t kMax = 100;
+  return printable(name.substr(0, kMax)) + (name.size() > kMax ? "..." : "");
 }
 
 }  // namespace ringtape

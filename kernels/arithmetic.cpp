@@ -15,7 +15,7 @@ static std::atomic<Word>& in_force() {
   static std::atomic<Word> word = [] {
     Arithmetic out;
     out.exact_convolutions = env::exact_conv();
-    if (env::fused_conv() >= 0) out.fused_convolutions = env::fused_conv() != 0;
+    if (env::fused_conv() >= 0) out.fusing = env::fused_conv() != 0 ? Fusing::always : Fusing::never;
     return Word{out};
   }();
   return word;

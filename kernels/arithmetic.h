@@ -1,10 +1,13 @@
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <type_traits>
 
 #include "kernels/bf16_unit.h"
 
 namespace ringtape {
+
+enum class Fusing : uint8_t { where_faster, never, always };
 
 // How kernels compute where they have a choice: of the whole process.
 struct Arithmetic {
@@ -17,13 +20,16 @@ struct Arithmetic {
   // No Winograd's algorithm (kernels/conv2d.h). At first as RINGTAPE_EXACT_CONV says.
   bool exact_convolutions = false;
 
-  // The first acceptable plan that cuDNN proposes, so that no result depends on a measurement, nor on the file of
-  // earlier ones (RINGTAPE_CONV_PLANS). Without cuDNN it concerns only which residual blocks are fused.
+  // The first acceptable plan that cuDNN proposes, and no residual block fused, so that no result depends on a
+  // measurement, nor on the file of earlier ones (RINGTAPE_CONV_PLANS).
   bool deterministic_convolutions = false;
 
-  // Whether residual blocks are fused where they can be (kernels/conv_norm.h). At first as RINGTAPE_FUSED_CONV says;
-  // none: as measured, else where cuDNN is not used.
-  std::optional<bool> fused_convolutions;
+  // On GPUs, products and convolutions by our own kernels, as if there were neither cuBLASLt nor cuDNN.
+  bool own_kernels = false;
+
+  // Whether residual blocks are fused where they can be (kernels/conv_norm.h): where that was measured to be faster,
+  // unless RINGTAPE_FUSED_CONV says otherwise.
+  Fusing fusing = Fusing::where_faster;
 
   // What multiplies matrices of bf16 on the CPU, emulated where the machine or cpu_isa() has no such unit; none: the
   // fastest (bf16_choice()).

@@ -18,7 +18,7 @@ std::string_view name_of(Bf16Unit unit);
 bool has(Bf16Unit unit);
 
 // An instruction that is emulated gives the same bits, slowly, with every instruction set: in tests, which alone have
-// the emulation (kernels/cpu/by_unit.h).
+// the emulation (kernels/cpu/vector/by_unit.h).
 struct Bf16Choice {
   Bf16Unit unit = Bf16Unit::converted;
   bool emulated = false;

@@ -18,7 +18,7 @@ bool can_fuse(Device device, DType dtype, int64_t c, int64_t k) {
          cuda::can_fuse(device.index, std::max(c, k));
 }
 bool fuses(const Tensor& x, const Tensor& w) {  // w (K, R, S, C)
-  return arithmetic().fused_convolutions.value_or(true) && can_fuse(x.device(), x.dtype(), w.dim(3), w.dim(0));
+  return arithmetic().fusing != Fusing::never && can_fuse(x.device(), x.dtype(), w.dim(3), w.dim(0));
 }
 
 Tensor normalized(const NormOperand& x, View mask = {}) {
@@ -36,8 +36,8 @@ AskedBlocks::~AskedBlocks() { asking = before_; }
 bool prefers_fused(const BlockShape& block) {
   if (!can_fuse(block.device, block.dtype, block.w[3], block.w[0])) return false;
   if (asking && std::ranges::find(asking->blocks, block) == asking->blocks.end()) asking->blocks.push_back(block);
-  const auto fused = arithmetic().fused_convolutions;
-  return fused ? *fused : cuda::prefers_fused(block);
+  const Fusing fusing = arithmetic().fusing;
+  return fusing == Fusing::always || (fusing == Fusing::where_faster && cuda::prefers_fused(block));
 }
 
 void keep_fused(const BlockShape& block, bool value) { cuda::keep_fused(block, value); }

@@ -32,7 +32,7 @@ void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOp
 
 // They are fused on GPUs with tensor cores, of images of 16 bits or, with Arithmetic::tf32, of f32, and of multiples of
 // 32 channels whose values fit into shared memory (thousands), unless a tensor is empty or misaligned, or
-// Arithmetic::fused_convolutions is false.
+// Arithmetic::fusing is never.
 constexpr int64_t kFusedChannels = 32;
 
 // A residual block in training: x (N, H, W, C), the first w (K, R, R, C).
@@ -43,9 +43,8 @@ struct BlockShape {
   int64_t stride;
   bool operator==(const BlockShape&) const = default;
 };
-// Whether a block is better computed by these calls than by those one by one: as Arithmetic::fused_convolutions says,
-// else as measured (keep_fused), else where cuDNN is not used; with deterministic_convolutions as if nothing were
-// measured.
+// Whether a block is better computed by these calls than by those one by one: as Arithmetic::fusing says,
+// else as measured (keep_fused), else not; with deterministic_convolutions as if nothing were measured.
 bool prefers_fused(const BlockShape& block);
 // What a measurement found, for this process and, in the file of RINGTAPE_CONV_PLANS, for later ones; what it found
 // before is forgotten. Of a block that can be fused.
@@ -66,7 +65,7 @@ class AskedBlocks {
 
 namespace cuda {
 [[gnu::weak]] bool can_fuse(int gpu, int64_t channels);
-[[gnu::weak]] bool prefers_fused(const BlockShape& block);  // by measurement, or without cuDNN
+[[gnu::weak]] bool prefers_fused(const BlockShape& block);  // by measurement
 [[gnu::weak]] void keep_fused(const BlockShape& block, bool fused);
 // Whether it has been done; false, without any effect, if these operands cannot be fused.
 [[gnu::weak]] bool fused_forward(View y, View mean, View var, const NormOperand& x, View w, const Window& window,

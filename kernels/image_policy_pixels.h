@@ -14,11 +14,11 @@ RT_HD inline int32_t pixel_at(int32_t y, int32_t x, int32_t height, int32_t widt
 }
 
 // PIL blends in f32: `from` + factor (to - from), where product and sum are both rounded, and the fraction is dropped.
-// Products of a factor come from an array, product[kMostLevel + to - from], so that no compiler fuses the two.
-inline constexpr int kMostLevel = 255, kProducts = 2 * kMostLevel + 1;
-RT_HD inline float blend_product(float factor, int i) { return factor * float(i - kMostLevel); }
+// Products of a factor come from an array, product[kMaxLevel + to - from], so that no compiler fuses the two.
+inline constexpr int kMaxLevel = 255, kProducts = 2 * kMaxLevel + 1;
+RT_HD inline float blend_product(float factor, int i) { return factor * float(i - kMaxLevel); }
 RT_HD inline uint8_t blended_by(int32_t from, int32_t to, const float* product) {
-  const float level = float(from) + product[kMostLevel + to - from];
+  const float level = float(from) + product[kMaxLevel + to - from];
   return uint8_t(int32_t(smaller(greater(level, 0.0f), 255.0f)));
 }
 

@@ -9,9 +9,9 @@ namespace ringtape {
 // For each of queries (Q, D), its k largest dot products with the rows of bank (M, D), in descending order: values (Q,
 // k) f32, and the row numbers in indices (Q, k) i64. Ties go to the lower row number; NaN counts as -infinity. All
 // contiguous f32, k <= M < 2^32. Only one tile of the Q x M products is stored at a time. On a CPU each product is the
-// same sum for any Q, M and number of threads. CUDA: k <= kMostNearest; products as TF32 with Arithmetic::tf32.
+// same sum for any Q, M and number of threads. CUDA: k <= kMaxNearest; products as TF32 with Arithmetic::tf32.
 RT_KERNEL(nearest_rows, void(View values, View indices, View queries, View bank));
-inline constexpr int64_t kMostNearest = 2048;  // with as many candidates they fill 32 KiB of shared memory
+inline constexpr int64_t kMaxNearest = 2048;  // with as many candidates they fill 32 KiB of shared memory
 
 // A product and its row as one number: nearer rows have larger keys, and all keys differ. 0 stands for no neighbour.
 struct NeighbourKey {

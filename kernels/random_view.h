@@ -48,7 +48,7 @@ struct RandomViewParams {
   uint64_t seed = 0, stream = 0;
   bool gathered = false;
   Interpolation how = Interpolation::bilinear;  // by which crops are resized
-  bool whole = false;  // the crop is the whole image: the images have been cropped before. The other choices stay
+  bool precropped = false;  // the crop is the whole image: the images have been cropped before. The other choices stay
 };
 
 // Throws ShapeError unless images (H, W, C) can give views (OH, OW, C); changes of colour need C = 3.
@@ -142,7 +142,7 @@ RT_HD inline void draw_order(Jitter (&order)[4], int64_t number) {
 RT_HD inline RandomView draw_view(const RandomViewParams& p, int64_t sample, int64_t height, int64_t width) {
   RandomView v;
   const uint64_t counter = uint64_t(sample) << 4;
-  if (p.whole) v.top = v.left = 0, v.height = height, v.width = width;
+  if (p.precropped) v.top = v.left = 0, v.height = height, v.width = width;
   else draw_crop(v, p, counter, height, width);
   const Philox4 which = philox(p.seed, p.stream, counter + 10), how = philox(p.seed, p.stream, counter + 11);
   v.flip = happens(which.x[0], p.flip);

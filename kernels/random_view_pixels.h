@@ -48,7 +48,7 @@ RT_HD inline uint8_t solarized(uint8_t x) { return x < 128 ? x : uint8_t(255 - x
 
 // A symmetric Gaussian of 2 radius + 1 pixels, whose weights sum to 2^kBlurBits. Between the two passes pixels have 8
 // more bits.
-inline constexpr int kBlurBits = 16, kMostRadius = 60;
+inline constexpr int kBlurBits = 16, kMaxRadius = 60;
 RT_HD inline int64_t blur_radius(int64_t sigma, int64_t height, int64_t width) {
   return smaller((3 * sigma + (1 << kSigmaBits) - 1) >> kSigmaBits, smaller(height, width) - 1);
 }

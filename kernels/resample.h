@@ -15,9 +15,9 @@ struct Scaling {
 // 12, as in kernels/random_view.h). Pixels are contiguous in both, and the rows of y, too; the rows of x may lie apart,
 // as those of a crop do. Reads only the input that this part needs and holds only as many scaled rows as one row of y
 // needs. H and W are the axes' pixels(); H W and 2 to (from + 2 by) of each axis must be below 2^62; bicubic, also
-// m^3 (from / to + 1) at most kMostCubic, where m is the greater of from and by to. Runs on the thread of its caller.
+// m^3 (from / to + 1) at most kMaxCubic, where m is the greater of from and by to. Runs on the thread of its caller.
 // CPU only.
-inline constexpr double kMostCubic = 0x1p57;
+inline constexpr double kMaxCubic = 0x1p57;
 RT_KERNEL(resample, void(View y, View x, Scaling scaling));
 
 }  // namespace ringtape

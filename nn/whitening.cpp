@@ -44,10 +44,10 @@ Matrix second_moments(const Tensor& images, int64_t side) {
 
 // Makes `a` (n, n) diagonal, its eigenvalues, by Jacobi's rotations, and returns the eigenvectors as rows.
 Matrix eigenvectors(Matrix& a, size_t n) {
-  constexpr int kMostSweeps = 50;
+  constexpr int kMaxSweeps = 50;
   Matrix v(n * n);
   for (size_t i = 0; i < n; ++i) v[i * n + i] = 1;
-  for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
+  for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
     double beside = 0, all = 0;
     for (size_t i = 0; i < n * n; ++i) all += a[i] * a[i], beside += i / n == i % n ? 0 : a[i] * a[i];
     if (beside <= 1e-30 * all) break;

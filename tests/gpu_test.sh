@@ -96,9 +96,12 @@ passed ceilings f32: copy GB/s 4321
 passed step resnet18 bf16 512 cuda: 69000 images/s
 passed step resnet18 bf16 128 cuda: 69000 images/s
 passed step resnet18 bf16 2048 cuda: 69000 images/s
+passed step resnet18-nograph bf16 128 cuda: 69000 images/s
+passed step resnet18-own bf16 128 cuda: 69000 images/s
+passed step resnet18-fused bf16 128 cuda: 69000 images/s
 passed tune bf16 128
-passed tune bf16 512
-skipped pytorch resnet18 bf16 512: python3 has no torch with CUDA" "$(head -n 13 <<<"$stages")"
+passed step resnet18-tuned bf16 128 cuda: 69000 images/s" "$(head -n 15 <<<"$stages")"
+expect "PyTorch" "skipped pytorch resnet18 bf16 512: python3 has no torch with CUDA" "$(of_stage pytorch.*)"
 expect "a failed test" "failed cuda_conv_test: exit status 1: [ FAILED ] Conv.Wide (1 ms)" "$(of_stage cuda_conv_test)"
 expect "the others go on" "passed cuda_kernels_test: 7 tests, 2 tests skipped" "$(of_stage cuda_kernels_test)"
 expect "without NVIDIA's libraries" "passed own cuda_conv_test" "$(of_stage "own cuda_conv_test")"

@@ -21,7 +21,7 @@ target_link_libraries(ringtape_threads PUBLIC ringtape_flags OpenSSL::Crypto ${C
 ringtape_precompile(ringtape_threads)
 
 add_custom_target(thread_tests)
-foreach(name comm crew job_report parallel parts process_group rendezvous shards store transport
+foreach(name comm membership job_report parallel parts process_group rendezvous shards store transport
         transport_failure transport_tcp)
   file(GLOB_RECURSE source ${name}_test.cpp)
   ringtape_test_executable(${name}_test ${source} ringtape_threads)

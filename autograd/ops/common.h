@@ -48,7 +48,7 @@ inline void check_same(const Tensor& a, const Tensor& b, const char* op) {
 // 16 bits: kernels convert each operand separately.
 inline Tensor number_of(Scalar value, DType result, Device device) {
   if (is_float(result)) return full({}, value.real(), result == DType::f64 ? DType::f64 : DType::f32, device);
-  return cast(to(from_host(std::vector<int64_t>{value.whole()}, {}), device), result);
+  return cast(to(from_host(std::vector<int64_t>{value.integer()}, {}), device), result);
 }
 
 // dy summed over the axes along which `shape` was broadcast to dy's shape.

@@ -26,7 +26,7 @@ Tensor compare(const char* name, const Comparison& kernel, const Tensor& a, Scal
   check_defined(a, name);
   if (is_float(a.dtype())) return compared(name, kernel, a, full({}, b.real(), a.dtype(), a.device()));
   if (b.dtype() != DType::f32)
-    return compared(name, kernel, a, to(from_host(std::vector<int64_t>{b.whole()}, {}), a.device()));
+    return compared(name, kernel, a, to(from_host(std::vector<int64_t>{b.integer()}, {}), a.device()));
   return compared(name, kernel, cast(a, DType::f64), full({}, b.real(), DType::f64, a.device()));
 }
 

@@ -54,7 +54,7 @@ static bool holds(DType dtype, Scalar value) {
   if (value.dtype() == DType::f32 &&
       (value.real() != std::trunc(value.real()) || !(value.real() >= -0x1p63 && value.real() < 0x1p63)))
     return false;
-  const int64_t whole = value.dtype() == DType::f32 ? int64_t(value.real()) : value.whole();
+  const int64_t whole = value.dtype() == DType::f32 ? int64_t(value.real()) : value.integer();
   switch (dtype) {
     case DType::b8: return whole == 0 || whole == 1;
     case DType::u8: return whole >= 0 && whole <= UINT8_MAX;
@@ -71,7 +71,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   if (!is_float(x.dtype())) {
     RT_CHECK_AS(DTypeError, holds(x.dtype(), value), "masked_fill: a value of ", value.real(), " for ", x.dtype(),
                 ", which cannot hold it; convert x with cast(x, dtype)");
-    const int64_t whole = value.dtype() == DType::f32 ? int64_t(value.real()) : value.whole();
+    const int64_t whole = value.dtype() == DType::f32 ? int64_t(value.real()) : value.integer();
     return where(mask, to(cast(from_host(std::vector<int64_t>{whole}, {}), x.dtype()), x.device()), x);
   }
   const auto filled = [](const Tensor& t, const Tensor& chosen, const Shape& shape, double number) {

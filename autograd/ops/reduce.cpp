@@ -50,7 +50,7 @@ bool not_floating(const Tensor& x, const char* op) {
 }
 
 // Whole numbers and truth values, reduced as i64.
-Tensor reduce_whole(const char* op, const Reduction& kernel, const Tensor& given, const Axes& axes, bool keepdim) {
+Tensor reduce_integers(const char* op, const Reduction& kernel, const Tensor& given, const Axes& axes, bool keepdim) {
   const Tensor x = cast(given, DType::i64);
   const Reduced r(x, axes, keepdim, op);
   const Tensor y = r.empty(x);
@@ -64,7 +64,7 @@ Tensor extreme(const char* op, const Reduction& forward, const Kernel<void(View,
     const Reduced r(x, axes, keepdim, op);
     RT_CHECK_AS(ShapeError, r.count > 0 || r.shape.size() == 0, op, ": of no whole numbers (shape ", x.shape(),
                 ") there is none");
-    return cast(reduce_whole(op, forward, x, axes, keepdim), x.dtype());
+    return cast(reduce_integers(op, forward, x, axes, keepdim), x.dtype());
   }
   const Reduced r(x, axes, keepdim, op);
   const Tensor y = r.empty(x);
@@ -81,7 +81,7 @@ Tensor extreme(const char* op, const Reduction& forward, const Kernel<void(View,
 
 Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
   if (const CastTo to = autocast("sum", x)) return sum(to(x), axes, keepdim);
-  if (not_floating(x, "sum")) return reduce_whole("sum", sum_forward, x, axes, keepdim);
+  if (not_floating(x, "sum")) return reduce_integers("sum", sum_forward, x, axes, keepdim);
   const Reduced r(x, axes, keepdim, "sum");
   const Tensor y = r.empty(x);
   sum_forward(y, x);
@@ -115,7 +115,7 @@ Tensor prod(const Tensor& x, const Axes& axes, bool keepdim) {
   if (const CastTo to = autocast("prod", x)) return prod(to(x), axes, keepdim);
   if (x.defined() && is_float(x.dtype()) && size_of(x.dtype()) == 2)
     return cast(prod(cast(x, DType::f32), axes, keepdim), x.dtype());
-  if (not_floating(x, "prod")) return reduce_whole("prod", prod_forward, x, axes, keepdim);
+  if (not_floating(x, "prod")) return reduce_integers("prod", prod_forward, x, axes, keepdim);
   const Reduced r(x, axes, keepdim, "prod");
   const Tensor y = r.empty(x);
   prod_forward(y, x);
@@ -132,7 +132,7 @@ Tensor prod(const Tensor& x, const Axes& axes, bool keepdim) {
 // How many elements are not 0 (`of` true) or are 0, as i64.
 static Tensor count(const char* op, bool of, const Tensor& x, const Axes& axes, bool keepdim) {
   check_defined(x, op);
-  return reduce_whole(op, sum_forward, of ? not_equal(x, 0) : equal(x, 0), axes, keepdim);
+  return reduce_integers(op, sum_forward, of ? not_equal(x, 0) : equal(x, 0), axes, keepdim);
 }
 
 Tensor any(const Tensor& x, const Axes& axes, bool keepdim) { return greater(count("any", true, x, axes, keepdim), 0); }

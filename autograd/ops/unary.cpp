@@ -27,7 +27,7 @@ Tensor apply_unary(const char* name, const Kernel<void(View, View, P...)>& forwa
 }
 
 // The operations that leave whole numbers whole; undefined for the others.
-Tensor of_whole(std::string_view name, const Tensor& x) {
+Tensor of_integers(std::string_view name, const Tensor& x) {
   if (name == "neg") return sub(0, x);
   if (name == "abs") return x.dtype() == DType::u8 ? add(x, 0) : maximum(x, sub(0, x));
   if (name == "square") return mul(x, x);
@@ -35,13 +35,13 @@ Tensor of_whole(std::string_view name, const Tensor& x) {
   return {};
 }
 
-Tensor step_of_whole(std::string_view name, const Tensor& x) {
+Tensor step_of_integers(std::string_view name, const Tensor& x) {
   return name == "sign" ? sub(cast(greater(x, 0), x.dtype()), cast(less(x, 0), x.dtype())) : add(x, 0);
 }
 
 Tensors no_slope(const Tensor& dy) { return {zeros(dy.shape(), dy.dtype(), dy.device())}; }
 
-bool is_whole(const Tensor& x) { return x.defined() && kind_of(x.dtype()) == Kind::whole; }
+bool is_integer(const Tensor& x) { return x.defined() && kind_of(x.dtype()) == Kind::integer; }
 
 }  // namespace
 
@@ -61,22 +61,22 @@ bool is_whole(const Tensor& x) { return x.defined() && kind_of(x.dtype()) == Kin
 #define X(op, y_expr, dx_expr, needs_, low, high, ...)                         \
   Tensor op(const Tensor& x) {                                                 \
     if (const CastTo to = autocast(#op, x)) return op(to(x));                  \
-    if (is_whole(x))                                                           \
-      if (const Tensor y = of_whole(#op, x); y.defined()) return y;            \
+    if (is_integer(x))                                                         \
+      if (const Tensor y = of_integers(#op, x); y.defined()) return y;         \
     return apply_unary(#op, op##_forward, op##_backward, unary::op::needs, x); \
   }                                                                            \
   RT_UNARY_RECORD(op, op(t[0]), low, high, __VA_ARGS__);
 RT_UNARY_OPS(X)
 #undef X
 
-#define X(op, y_expr, low, high)                           \
-  Tensor op(const Tensor& given) {                         \
-    if (is_whole(given)) return step_of_whole(#op, given); \
-    const Tensor x = as_float(given, #op);                 \
-    Tensor y = empty_like(x);                              \
-    op##_forward(y, x);                                    \
-    return record(#op, {x}, y, no_slope);                  \
-  }                                                        \
+#define X(op, y_expr, low, high)                                \
+  Tensor op(const Tensor& given) {                              \
+    if (is_integer(given)) return step_of_integers(#op, given); \
+    const Tensor x = as_float(given, #op);                      \
+    Tensor y = empty_like(x);                                   \
+    op##_forward(y, x);                                         \
+    return record(#op, {x}, y, no_slope);                       \
+  }                                                             \
   RT_UNARY_RECORD(op, op(t[0]), low, high);
 RT_STEP_OPS(X)
 #undef X

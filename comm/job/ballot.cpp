@@ -28,7 +28,7 @@ const Member* Ballot::find(int64_t id) const {
   return at == voters.end() ? nullptr : &*at;
 }
 
-void Ballot::part(const Deal& before) {
+void Ballot::part(const Assignment& before) {
   const auto is_new = [&](const Member& m) {
     return std::ranges::find(before.members, m.id, &Member::id) == before.members.end();
   };
@@ -56,7 +56,7 @@ void Ballot::part(const Deal& before) {
                           " left out: there is no way between it and ", stays.self, ", though both reach the store"));
     std::erase_if(voters, [&](const Member& m) {
       if (m.host != host) return false;
-      if (is_new(m)) unknown.push_back(m.id), --comers;  // it waits
+      if (is_new(m)) unknown.push_back(m.id), --newcomers;  // it waits
       return true;
     });
   }

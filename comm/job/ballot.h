@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/job/deal.h"
+#include "comm/job/assignment.h"
 
 namespace ringtape::comm {
 
@@ -22,7 +22,7 @@ struct Vote {
 // All votes for a generation, as one process sees them.
 struct Ballot {
   std::vector<Member> voters;     // members of the last generation in the order of their ranks, then others:
-  int comers = 0;                 // so many
+  int newcomers = 0;              // so many
   std::vector<Member> missing;    // members that have neither voted nor gone
   std::vector<std::string> gone;  // what happened to members
   std::vector<int64_t> unknown;   // others that have not voted
@@ -32,7 +32,7 @@ struct Ballot {
   int64_t last = 0;
 
   const Member* find(int64_t id) const;
-  void part(const Deal& before);  // leaves out hosts until all that are left reach each other
+  void part(const Assignment& before);  // leaves out hosts until all that are left reach each other
 };
 
 }  // namespace ringtape::comm

@@ -39,6 +39,6 @@ class Hub : public Failure::Peers {
 };
 
 inline constexpr const char* kFailureKey = "hub/failure";  // the cause, once the job has failed
-inline constexpr const char* kChangeKey = "hub/change";    // who asks for another generation (comm/job/crew.h)
+inline constexpr const char* kChangeKey = "hub/change";    // who asks for another generation (comm/job/membership.h)
 
 }  // namespace ringtape::comm

@@ -1,7 +1,7 @@
 // What becomes of a rank of an elastic job that has ended.
 #include <algorithm>
 
-#include "comm/job/crew.h"
+#include "comm/job/membership.h"
 #include "comm/launch/attempt.h"
 #include "comm/store/tcp_store.h"
 #include "core/check.h"

@@ -3,7 +3,7 @@
 #include <thread>
 #include <utility>
 
-#include "comm/job/crew.h"
+#include "comm/job/membership.h"
 #include "comm/store/tcp_store.h"
 #include "core/log.h"
 
@@ -71,7 +71,7 @@ void join_job(Launch& launch, Seconds patience) {
 void await_latecomers(Store& store, Seconds patience) {
   constexpr Seconds kLook(0.05);
   if (!store.get(kDoneKey)) return;
-  for (const Deadline deadline(patience); Crew::arrivals(store) < store.add(kSlotsKey, 0) && !deadline.passed();)
+  for (const Deadline deadline(patience); Membership::arrivals(store) < store.add(kSlotsKey, 0) && !deadline.passed();)
     std::this_thread::sleep_for(kLook);
 }
 

@@ -5,7 +5,7 @@
 namespace ringtape::comm {
 
 // How the launchers of an elastic job agree: by these keys of the job's store. The first launcher begins the job; later
-// ones join it, on any machine. What its processes agree on is in comm/job/crew.h.
+// ones join it, on any machine. What its processes agree on is in comm/job/membership.h.
 
 // The command line of all ranks, set once: its words, separated by kWordEnd. The first word is empty for a ringtape
 // command. Everyone who has the job's token reads it, so it must not have secrets.

@@ -11,16 +11,6 @@
 
 namespace ringtape::comm {
 
-namespace {
-
-// The control words are elements of the gradients' dtype: sums of small whole numbers are exact in it.
-enum Word : int64_t { kLoss, kSamples, kRiders, kUsed = kRiders + int64_t(Reducer::Riders{}.size()) };
-// kUsed + i: how many ranks have a gradient of parameter i
-
-constexpr int64_t kAligned = 16;  // elements: gradients begin on a 64-byte boundary
-
-}  // namespace
-
 void visit(Fields& f, ReducerOptions& o) {
   f("bucket-mb", o.bucket_mb,
     {.help = "MiB of gradients per bucket; a bucket is sent while the other gradients are computed",
@@ -53,17 +43,15 @@ struct Reducer::Bucket {
   }
 };
 
-int64_t Reducer::control_size(int64_t parameters) { return (kUsed + parameters + kAligned - 1) / kAligned * kAligned; }
-
 Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options,
                  const Sharding& sharding)
     : group_(group), memory_(memory), slots_(std::move(slots)), reduction_(options.reduction),
-      prompt_(options.prompt), kept_shares_{.shares = options.shares},
-      exact_(sharding.places.empty() && find_reduction(reduction_.name).exact), releases_(sharding.release),
-      bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()), reached_(slots_.size()),
-      loss_(zeros({}, memory.dtype(), memory.device())) {
+      words_(window(0, ControlWords::size(int64_t(slots_.size()))), int64_t(slots_.size()), options.prompt),
+      kept_shares_{.shares = options.shares}, exact_(sharding.places.empty() && find_reduction(reduction_.name).exact),
+      releases_(sharding.release), bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()),
+      reached_(slots_.size()) {
   const std::vector<uint64_t> places(sharding.places.begin(), sharding.places.end());
-  RT_CHECK_AS(UsageError, !releases_ || !find_reduction(reduction_.name).whole, reduction_.name,
+  RT_CHECK_AS(UsageError, !releases_ || !find_reduction(reduction_.name).needs_all, reduction_.name,
               ": needs whole gradients, which are not kept");
   std::string lines = places.empty() ? "sums for all ranks\n" : concat("sums in shards, ", hash_of(places), "\n");
   for (const GradientSlot& s : slots_) lines += concat(s.name, " ", memory_.dtype(), " ", s.leaf->shape, "\n");
@@ -140,7 +128,7 @@ void Reducer::make_reduction(Bucket& bucket) {
     const Shape& shape = s.leaf->shape;
     const Tensor gradient = bucket.memory.window(shape, contiguous_strides(shape), s.begin - bucket.begin);
     if (releases_) s.leaf->grad_slot = gradient;
-    gradients.members.push_back({gradient, memory_.window({}, {}, kUsed + int64_t(i)), s.begin});
+    gradients.members.push_back({gradient, words_.used(int64_t(i)), s.begin});
   }
   if (kept_shares_.shares > 0) {
     gradients.kept = &kept_shares_, gradients.begin = bucket.begin;
@@ -155,7 +143,7 @@ void Reducer::make_reduction(Bucket& bucket) {
 void Reducer::open(Bucket& bucket) {
   if (bucket.memory.defined()) return;
   const auto began = Clock::now();
-  while (waits_ && open_ >= kMostOpen && released_ < launched_) release();
+  while (waits_ && open_ >= kMaxOpen && released_ < launched_) release();
   totals_.exposed += Clock::now() - began;
   bucket.memory = memory_for(bucket.end - bucket.begin);
   ++open_;
@@ -174,7 +162,7 @@ Tensor Reducer::memory_for(int64_t elements) {
   const auto fit = std::ranges::lower_bound(spare_, elements, {}, &Tensor::size);
   Tensor memory;
   if (fit != spare_.end()) memory = *fit, spare_.erase(fit);
-  else if (!spare_.empty() && open_ + spare_.size() >= kMostOpen) spare_.erase(spare_.begin());
+  else if (!spare_.empty() && open_ + spare_.size() >= kMaxOpen) spare_.erase(spare_.begin());
   if (!memory.defined()) memory = group_.allocate({elements}, memory_.dtype());
   return memory;
 }
@@ -184,7 +172,7 @@ void Reducer::release() {
   b.finish();
   copy(kept_.window({b.kept.size()}, {1}, b.kept.begin), b.memory.window({b.own.size()}, {1}, b.own.begin));
   b.reduction.reset();
-  if (spare_.size() < kMostOpen) spare_.push_back(std::move(b.memory));
+  if (spare_.size() < kMaxOpen) spare_.push_back(std::move(b.memory));
   b.memory = {};
   for (size_t i = 0; i < slots_.size(); ++i)
     if (&buckets_[bucket_of_[i]] == &b) slots_[i].leaf->grad = slots_[i].leaf->grad_slot = {};
@@ -197,7 +185,7 @@ void Reducer::keep(const Step& step) {
     if (!used_[i]) fill(window(slots_[i].begin, slots_[i].end), 0);
     slots_[i].leaf->grad = {};
   }
-  write_words(step);
+  words_.write(step, used_);
   const Tensor sum = empty_like(memory_);
   copy(sum, memory_);
   const int64_t at = kept_shares_.next++;
@@ -221,8 +209,8 @@ void Reducer::arm(const Tensor& loss, const Step& step) {
     if (!used_[i] && b.memory.defined())  // what is opened later is 0
       fill(b.memory.window({s.end - s.begin}, {1}, s.begin - b.begin), 0);
   }
-  write_words(step);
-  if (!exact_) words_ = group_.all_reduce(window(0, control_size(int64_t(slots_.size())))).start();
+  words_.write(step, used_);
+  if (!exact_) sending_words_ = group_.all_reduce(words_.memory()).start();
   for (size_t i = slots_.size(); i-- > 0;)
     if (!reached.contains(slots_[i].leaf.get())) completed(i);
   waits_ = true;  // not before: other ranks may need this one to begin its backward()
@@ -232,23 +220,6 @@ void Reducer::begin_shares() {
   if (kept_shares_.shares == 0) return;
   kept_shares_.sums.clear();
   kept_shares_.next = part_of(kept_shares_.shares, group_.size(), group_.rank()).begin;
-}
-
-void Reducer::write_words(const Step& step) {
-  std::vector<double> words(size_t(Reducer::control_size(int64_t(slots_.size()))));
-  words[kSamples] = double(step.samples);
-  std::ranges::copy(step.riders, words.begin() + kRiders);
-  std::copy(used_.begin(), used_.end(), words.begin() + kUsed);
-  expected_ = step.expected;
-  if (words != control_words_) {
-    const Tensor host = from_host(words, {int64_t(words.size())});
-    Tensor same(host.shape(), memory_.dtype());
-    copy(same, host);
-    control_words_on_device_ = memory_.device() == Device{} ? same : same.copy_to(memory_.device());
-    control_words_ = std::move(words);
-  }
-  copy(window(0, control_words_on_device_.size()), control_words_on_device_);
-  if (step.loss.defined()) copy(memory_.window({}, {}, kLoss), step.loss);
 }
 
 void Reducer::completed(size_t slot) {
@@ -282,7 +253,7 @@ void Reducer::finish() {
     completed(i);
   }
   waited_.begin = Clock::now();
-  words_.wait();
+  sending_words_.wait();
   while (releases_ && released_ < buckets_.size()) release();
   for (Bucket& b : buckets_)
     if (b.reduction) b.reduction->proceed();
@@ -294,10 +265,8 @@ void Reducer::finish() {
   totals_.exposed += waited_.end - waited_.begin;
   totals_.steps += 1;
   count_sent();
-  loss_ = empty_like(loss_);
-  copy(loss_, memory_.window({}, {}, kLoss));
   settle_missing();
-  read_words();
+  words_.read();
 }
 
 void Reducer::count_sent() {
@@ -305,7 +274,7 @@ void Reducer::count_sent() {
     totals_.bytes += bytes;
     totals_.communicating += span.end - span.begin;
   };
-  if (!exact_) count(words_.span(), control_size(int64_t(slots_.size())) * int64_t(size_of(memory_.dtype())));
+  if (!exact_) count(sending_words_.span(), words_.memory().size() * int64_t(size_of(memory_.dtype())));
   for (const Bucket& b : buckets_)
     for (const auto& [span, bytes] : b.sent) count(span, bytes);
 }
@@ -314,31 +283,9 @@ void Reducer::count_sent() {
 void Reducer::settle_missing() {
   reached_ = used_;
   if (std::find(used_.begin(), used_.end(), false) == used_.end()) return;
-  Readback readback(window(0, kUsed + int64_t(slots_.size())));
-  const Tensor words = readback.get();
-  Tensor ranks(words.shape(), DType::f64);
-  copy(ranks, words);
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (used_[i] || ranks.data<double>()[kUsed + i] == 0) continue;
-    reached_[i] = true;
-    if (!releases_) slots_[i].leaf->grad = slots_[i].leaf->grad_slot;
-  }
-}
-
-void Reducer::read_words() {
-  const bool waits = memory_.device().type != DeviceType::cpu && !prompt_;
-  Readback now(window(0, kUsed));
-  Readback& known = waits ? pending_control_words_ : now;
-  const int64_t expected = waits ? std::exchange(expected_before_, expected_) : expected_;
-  if (known.defined()) {
-    Tensor words({kUsed}, DType::f64);
-    copy(words, known.get());
-    const double* const w = words.data<double>();
-    RT_CHECK_AS(CommError, int64_t(w[kSamples]) == expected, "the ranks had ", int64_t(w[kSamples]),
-                " samples in a step, expected ", expected, "; they must read the same data with the same --batch-size");
-    std::copy(w + kRiders, w + kUsed, riders_.begin());
-  }
-  if (waits) pending_control_words_ = std::move(now);
+  reached_ = words_.reached();
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (reached_[i] && !used_[i] && !releases_) slots_[i].leaf->grad = slots_[i].leaf->grad_slot;
 }
 
 std::vector<Reducer::Trace> Reducer::trace() const {

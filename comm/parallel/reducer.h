@@ -1,15 +1,14 @@
 #pragma once
-#include <array>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "autograd/tape.h"
+#include "comm/parallel/control_words.h"
 #include "comm/parallel/reduction.h"
 #include "comm/parallel/shards.h"
 #include "core/part.h"
-#include "core/readback.h"
 
 namespace ringtape::comm {
 
@@ -55,33 +54,22 @@ std::vector<Part> buckets_of(std::span<const Part> gradients, const ReducerOptio
 // is complete and the earlier ones have been sent. Nothing is divided: each rank weights its loss by its share of the
 // batch, and the sum is the exact mean. A Reduction sums a bucket; the default one copies nothing.
 //
-// The last bucket also carries, in front of the gradients, the control words of each step: the loss, the number of
-// samples, riders (numbers that the caller wants summed), and which parameters were used. If its sums are not exact,
+// The last bucket also carries the control words of each step, in front of the gradients. If its sums are not exact,
 // the control words are sent separately, before the first bucket. A parameter that no rank used has no gradient; one
 // that some rank used has a gradient on all.
 class Reducer {
  public:
-  // Memory for `size` gradients of `parameters` parameters: (control_size(parameters) + size), of which the first
-  // control_size(...) belong to the reducer.
-  static int64_t control_size(int64_t parameters);
-
-  // `memory`: as above, on the group's device; the slots begin after the control words. If it is released, only the
-  // control words. Throws CommError on every rank, naming the first parameter in which a rank differs from rank 0.
+  // `memory`: on the group's device: ControlWords::size() elements, then, unless it is released, the gradients, where
+  // the slots begin. Throws CommError on every rank, naming the first parameter in which a rank differs from rank 0.
   Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options = {},
           const Sharding& sharding = {});
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
-  static constexpr size_t kMostOpen = 3;  // buckets that have memory at a time, if it is released
+  static constexpr size_t kMaxOpen = 3;  // buckets that have memory at a time, if it is released
 
-  using Riders = std::array<double, 5>;  // small whole numbers, whose sums are exact in the gradients' dtype
-  // A rank's part of a step.
-  struct Step {
-    Tensor loss;           // (): of its samples, weighted by their share of all; undefined: 0
-    int64_t samples = 0;   // of this rank
-    int64_t expected = 0;  // of all ranks together
-    Riders riders = {};
-  };
+  using Riders = ControlWords::Riders;
+  using Step = ControlWords::Step;
   // The buckets, with the part of each rank; empty if they are not divided.
   const std::vector<Stretch>& stretches() const { return stretches_; }
   // If memory is released: the sums of this rank's parts, those of the first elements first.
@@ -101,11 +89,7 @@ class Reducer {
   // if the ranks together did not have `expected` samples.
   void finish();
 
-  // (): the sum of all ranks' weighted losses, of the step that finish() ended.
-  const Tensor& loss() const { return loss_; }
-  // The sums over all ranks, the same on all: of the step that ended; on a GPU of the step before, so that the host
-  // does not wait, unless ReducerOptions::prompt.
-  const Riders& riders() const { return riders_; }
+  const ControlWords& words() const { return words_; }  // of the step that finish() ended
 
   // The times of one bucket in the last step, on the host: its gradients were complete; its first message was sent; its
   // last message was back.
@@ -131,9 +115,7 @@ class Reducer {
   void release();  // the oldest bucket that has been sent
   void completed(size_t slot);
   void launch();
-  void write_words(const Step& step);
   void begin_shares();
-  void read_words();
   void settle_missing();
   void count_sent();
   Tensor window(int64_t begin, int64_t end) const { return memory_.window({end - begin}, {1}, begin); }
@@ -142,11 +124,11 @@ class Reducer {
   const Tensor memory_;
   const std::vector<GradientSlot> slots_;
   const Selection reduction_;
-  const bool prompt_;
+  ControlWords words_;
   KeptShares kept_shares_;
   const bool exact_;  // the control words are in front of the last bucket
   const bool releases_;
-  Work words_;                      // if the control words are sent separately
+  Work sending_words_;              // if they are sent separately
   std::vector<Bucket> buckets_;     // in the order of sending
   std::vector<Stretch> stretches_;  // of the buckets
   Tensor kept_;
@@ -156,12 +138,6 @@ class Reducer {
   bool armed_ = false, waits_ = false;             // between arm() and finish(); in backward(), where open() may wait
   // Of this step, by slot: this rank has a gradient; it is complete; any rank has one.
   std::vector<char> used_, done_, reached_;
-  std::vector<double> control_words_;  // written last,
-  Tensor control_words_on_device_;     // on the device
-  Tensor loss_;
-  Readback pending_control_words_;
-  int64_t expected_ = 0, expected_before_ = 0;
-  Riders riders_{};
   Totals totals_;
   Work::Span waited_;
 };

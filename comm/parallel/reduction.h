@@ -68,8 +68,8 @@ struct ReductionEntry {
   bool exact = false;  // small whole numbers in front of a bucket are summed exactly
   std::unique_ptr<Reduction> (*make)(ProcessGroup& group, Gradients gradients, const Settings& settings);
   Settings settings = {};
-  bool whole = false;   // it needs all elements of a bucket in every step
-  bool scaled = false;  // small gradients would be lost: the loss needs a scale
+  bool needs_all = false;  // it needs all elements of a bucket in every step
+  bool scaled = false;     // small gradients would be lost: the loss needs a scale
 };
 
 // All reductions. Each is in its own file under reduction/ and in the list of reduction.cpp.

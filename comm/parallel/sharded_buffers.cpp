@@ -271,10 +271,10 @@ void ShardedBuffers::make_room() {
     for (const auto& p : pieces_) {
       if (!p->memory.defined() || p->apart) continue;
       ++gathered;
-      const bool is_given = p->kernel == kernel_calls && (!fetch_ || p->used + kMostGathered > uses_);
+      const bool is_given = p->kernel == kernel_calls && (!fetch_ || p->used + kMaxGathered > uses_);
       if (!is_given && (!oldest || p->used < oldest->used)) oldest = p.get();
     }
-    if (gathered < kMostGathered || !oldest) return;
+    if (gathered < kMaxGathered || !oldest) return;
     release(*oldest);
   }
 }
@@ -283,7 +283,7 @@ void ShardedBuffers::release(Piece& piece) {
   wait(piece);
   keep_writes(piece);
   piece.storage->provide(nullptr);
-  const size_t most = keeps_ ? pieces_.size() : kMostGathered;
+  const size_t most = keeps_ ? pieces_.size() : kMaxGathered;
   if (piece.memory.defined() && spare_.size() < most) spare_.push_back(std::move(piece.memory));
   piece.memory = {};
 }

@@ -23,7 +23,7 @@ class ShardedBuffers {
   ShardedBuffers(ProcessGroup& group, bool keeps, int within = 0);
   ~ShardedBuffers();
   // Stretches that have memory at a time, unless it is kept: the last one, the one in use, the next one.
-  static constexpr size_t kMostGathered = 3;
+  static constexpr size_t kMaxGathered = 3;
 
   // One more buffer; returns its number, from 0. `own`: this rank's elements of all stretches, the first ones first;
   // the caller writes them, then calls forget(). They are gathered as `dtype`, as copy() converts them. `apart`: parts,

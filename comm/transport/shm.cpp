@@ -42,7 +42,7 @@ struct Peer {
 // The memory of this rank that the others of a group use, and the memory of the others. It outlives the transport until
 // all others have read it for the last time. They say so in this rank's memory, because the memory in which another
 // rank says that it has left may be reused by then.
-struct Membership {
+struct SharedPeers {
   int rank;
   std::shared_ptr<SharedArena> arena;
   std::shared_ptr<char> control, stage;
@@ -56,11 +56,11 @@ struct Membership {
 };
 
 // Frees memberships whose groups have ended; keeps this one if its group has not.
-void retire(std::unique_ptr<Membership> membership) {
+void retire(std::unique_ptr<SharedPeers> peers) {
   static std::mutex mutex;
-  static std::list<std::unique_ptr<Membership>> kept;
+  static std::list<std::unique_ptr<SharedPeers>> kept;
   const std::lock_guard lock(mutex);
-  if (membership) kept.push_back(std::move(membership));
+  if (peers) kept.push_back(std::move(peers));
   kept.remove_if([](const auto& m) { return m->over(); });
 }
 
@@ -188,7 +188,7 @@ class Shm : public Transport {
   // Publishes this rank's board, and finds those of the others.
   void join() {
     begin({}, Deadline(context_.timeout));
-    us_ = std::make_unique<Membership>();
+    us_ = std::make_unique<SharedPeers>();
     us_->rank = rank();
     us_->arena = SharedArena::own();
     us_->control = us_->arena->allocate(sizeof(Board) + size_t(size()) * sizeof(Pipe));
@@ -321,7 +321,7 @@ class Shm : public Transport {
     return o.done == t.bytes;
   }
 
-  std::unique_ptr<Membership> us_;
+  std::unique_ptr<SharedPeers> us_;
   std::vector<Lane> lanes_;
   Ticket ticket_ = 0;
   uint64_t turns_ = 0, fences_ = 0;

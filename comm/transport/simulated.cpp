@@ -241,14 +241,14 @@ void Simulation::meet(MessageSide& send, MessageSide& recv) {
 
 // Follows the waits from the first waiting rank, until a rank comes again.
 std::string Simulation::stuck() const {
-  constexpr int kMost = 12;
+  constexpr int kMax = 12;
   int rank = int(std::find(done_.begin(), done_.end(), false) - done_.begin());
   const int waiting = int(std::count(done_.begin(), done_.end(), false));
   std::string out = concat("deadlock: ", waiting, waiting == 1 ? " rank waits" : " ranks wait",
                            " for messages that nobody will send or receive: ");
   std::vector<bool> seen(size_t(ranks), false);
   for (int listed = 0;; ++listed) {
-    if (listed == kMost) return out + "; further ranks are left out";
+    if (listed == kMax) return out + "; further ranks are left out";
     seen[size_t(rank)] = true;
     const Transport& transport = *transports_[size_t(rank)];
     const Transfer& t = transports_[size_t(rank)]->next().transfer;

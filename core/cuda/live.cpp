@@ -11,14 +11,14 @@
 
 namespace ringtape::cuda {
 
-static constexpr size_t kMostLive = size_t{1} << 16;  // bytes
+static constexpr size_t kMaxLive = size_t{1} << 16;  // bytes
 static thread_local LiveArguments* live_recorder = nullptr;
 
-LiveArguments::LiveArguments(int index) : index_(index), data_(allocate(kMostLive, index)) {}
+LiveArguments::LiveArguments(int index) : index_(index), data_(allocate(kMaxLive, index)) {}
 
 LiveArguments::~LiveArguments() {
   stop_recording();
-  deallocate(data_, kMostLive, index_);
+  deallocate(data_, kMaxLive, index_);
 }
 
 LiveArguments* LiveArguments::recorded(int index) {
@@ -33,7 +33,7 @@ const void* LiveArguments::add(size_t bytes, std::function<void(void* to)> write
   constexpr size_t kAligned = 16;
   const size_t at = bytes_;
   bytes_ += (bytes + kAligned - 1) / kAligned * kAligned;
-  RT_CHECK_AS(DeviceError, bytes_ <= kMostLive, "a recorded graph on cuda:", index_, " has more than ", kMostLive,
+  RT_CHECK_AS(DeviceError, bytes_ <= kMaxLive, "a recorded graph on cuda:", index_, " has more than ", kMaxLive,
               " bytes of arguments that change");
   arguments_.push_back({at, std::move(write)});
   return static_cast<char*>(data_) + at;

@@ -27,14 +27,14 @@ bool pinned(const void* host) {
 }
 
 // Copies to a device up to this size go through a staging buffer, so that the host does not wait for the stream.
-constexpr size_t kMostStaged = size_t{16} << 20;
+constexpr size_t kMaxStaged = size_t{16} << 20;
 
 void to_device(void* to, int index, const void* from, size_t bytes) {
   RT_CHECK_AS(DeviceError, !recording(index), "a copy from the host to cuda:", index,
               " cannot be part of a recorded graph: it would read the host's memory again at each launch");
   use(index);
   const cudaStream_t stream = compute_stream(index);
-  if (bytes <= kMostStaged) {
+  if (bytes <= kMaxStaged) {
     Staging staging(index, bytes);
     std::memcpy(staging.data(), from, bytes);
     RT_GPU_CHECK(cudaMemcpyAsync(to, staging.data(), bytes, cudaMemcpyHostToDevice, stream));

@@ -7,7 +7,7 @@
 #include "autograd/create.h"
 #include "nn/nn.h"
 #include "train/data/loader.h"
-#include "train/data/shapes.h"
+#include "train/data/sets/shapes.h"
 #include "train/evaluation/metrics.h"
 #include "train/optim/adam.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/vector/scratch.h"
 #include "kernels/order.h"
 
 RT_ISA_BEGIN

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "kernels/cpu/channel_sums.h"
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/vector/channel_sums.h"
+#include "kernels/cpu/vector/scratch.h"
 
 RT_ISA_BEGIN
 

@@ -1,7 +1,7 @@
 #include "kernels/binary.h"
 
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/math.h"
+#include "kernels/cpu/vector/math.h"
 
 RT_ISA_BEGIN
 

@@ -1,7 +1,7 @@
 #include "kernels/combine.h"
 
 #include "core/parallel.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/vector/vector.h"
 
 RT_ISA_BEGIN
 

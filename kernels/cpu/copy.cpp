@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/vector/vector.h"
 
 RT_ISA_BEGIN
 

@@ -1,7 +1,7 @@
 #include "kernels/cross_entropy.h"
 
-#include "kernels/cpu/math.h"
-#include "kernels/cpu/rows.h"
+#include "kernels/cpu/vector/math.h"
+#include "kernels/cpu/vector/rows.h"
 #include "kernels/reduce.h"
 
 RT_ISA_BEGIN

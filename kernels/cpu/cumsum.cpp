@@ -1,9 +1,10 @@
 #include "kernels/cumsum.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/vector/scratch.h"
 
 RT_ISA_BEGIN
 
@@ -40,6 +41,14 @@ template <class T, class A> A sum_of(const T* x, int64_t n) {
   return sum[0];
 }
 
+// Each number becomes the sum of those before it in its row (rows, parts).
+template <class A> void sums_before(A* x, int64_t rows, int64_t parts) {
+  for (int64_t r = 0; r < rows; ++r) {
+    A sum = 0;
+    for (A* b = x + r * parts; b < x + (r + 1) * parts; ++b) sum += std::exchange(*b, sum);
+  }
+}
+
 // Rows (O, N). Parts are numbered in the direction of the sums.
 template <class T, class Y, class A> void cumsum_rows(const View& y, const View& x, bool reverse) {
   const int64_t rows = x.dims[0], n = x.dims[1], part = n > 2 * kCumsumPart ? kCumsumPart : n,
@@ -58,14 +67,7 @@ template <class T, class Y, class A> void cumsum_rows(const View& y, const View&
         before.data()[line] = sum_of<T, A>(x.as<T>() + (reverse ? first - size + 1 : first), size);
       }
     });
-    for (int64_t r = 0; r < rows; ++r) {
-      A sum = 0;
-      for (A* b = before.data() + r * parts; b < before.data() + (r + 1) * parts; ++b) {
-        const A own = *b;
-        *b = sum;
-        sum += own;
-      }
-    }
+    sums_before(before.data(), rows, parts);
   }
   parallel_for(rows * parts, std::max<int64_t>(1, kGrain / 8 / part), [&](int64_t begin, int64_t end) {
     for (int64_t line = begin; line < end;) {

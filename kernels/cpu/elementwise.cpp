@@ -1,13 +1,13 @@
 #include "kernels/cpu/elementwise.h"
 
 #include "core/parallel.h"
-#include "kernels/cpu/wide.h"
+#include "kernels/cpu/vector/wide.h"
 
 RT_ISA_BEGIN
 
 namespace {
 
-constexpr size_t kMostViews = 5;
+constexpr size_t kMaxViews = 5;
 
 // Elements that lie together, in the compute type, and back.
 template <class T, class C> void convert(const T* from, int64_t n, C* to) {
@@ -147,7 +147,7 @@ template <class C> void map_blocks(Block<C> block, const void* f, std::initializ
   const int64_t n = (*views.begin())->size();
   if (n == 0) return;
   const size_t operand_count = views.size();
-  Operand operands[kMostViews];
+  Operand operands[kMaxViews];
   put_operands(views, operands);
   const bool direct_y = operands[0].dense && operands[0].dtype == dtype_of<C>::value;
   bool direct = direct_y;  // nothing to convert or gather: one block
@@ -156,8 +156,8 @@ template <class C> void map_blocks(Block<C> block, const void* f, std::initializ
   const bool wide = in_order_of_lanes<C>(operands, operand_count);
 
   parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
-    C buffers[kMostViews][kBlock];
-    const C* x[kMostViews - 1];
+    C buffers[kMaxViews][kBlock];
+    const C* x[kMaxViews - 1];
     const int64_t step = direct ? end - begin : kBlock;
     for (size_t k = 1; k < operand_count; ++k)
       if (operands[k].constant) x[k - 1] = operands[k].load(0, std::min(step, end - begin), buffers[k]);

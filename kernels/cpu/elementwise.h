@@ -7,7 +7,7 @@
 
 #include "core/parallel.h"
 #include "core/view.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/vector/isa.h"
 #include "kernels/layout.h"
 
 // y[i] = f(x1[i], x2[i], ...) over views of any dtype, strides and broadcasting. Operands are converted block by block

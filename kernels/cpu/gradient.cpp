@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/cpu/rows.h"
+#include "kernels/cpu/vector/rows.h"
 
 RT_ISA_BEGIN
 

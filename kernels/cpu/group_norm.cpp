@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "kernels/cpu/channel_sums.h"
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/vector/channel_sums.h"
+#include "kernels/cpu/vector/scratch.h"
 
 RT_ISA_BEGIN
 
@@ -131,6 +131,36 @@ template <class T, class C>
 
 template <class C> C at_or(const View& v, int64_t i, C otherwise) { return v.data ? v.as<C>()[i] : otherwise; }
 
+// The statistics of sample i, by its P[units][2][wide]: sums of distances from `from`, and of their squares.
+template <class T, class C>
+[[gnu::noinline]] void finish_statistics(C* statistics, const Samples& samples, int64_t i, const double* part,
+                                         const std::vector<C>& from, const T* x, double eps) {
+  const Rows& rows = samples.rows;
+  const int64_t wide = wide_size<T>(rows.n);
+  const double count = double(rows.count);
+  std::vector<double> total(size_t(2 * rows.n));
+  for (int64_t u = 0; u < samples.units; ++u)
+    for (int64_t k = 0; k < rows.n; ++k) {
+      const double* const column = part + u * 2 * wide + place_of<T>(k);
+      total[size_t(k)] += column[0], total[size_t(rows.n + k)] += column[wide];
+    }
+  const T* const rest = x + i * samples.size + rows.rest_begin();
+  for (int64_t k = 0; k < rows.n && rows.count > 0; ++k) {  // sums become means and squared distances from them
+    const double far = total[size_t(k)] / count;
+    total[size_t(k)] = double(from[size_t(place_of<T>(k))]) + far;
+    total[size_t(rows.n + k)] = std::max(total[size_t(rows.n + k)] - count * far * far, 0.0);
+  }
+  for (int64_t g = 0; g < samples.groups; ++g) {
+    const int64_t begin = g * samples.in_group, end = begin + samples.in_group;
+    Moments all;
+    if (rows.count > 0) all = columns_together(total.data(), total.data() + rows.n, rows, begin, end);
+    for (int64_t c = begin; c < end; ++c)
+      for (int64_t k = c; k < rows.rest; k += rows.channels) all.add(1, double(C(rest[k])), 0);
+    C* const s = statistics + 2 * (i * samples.groups + g);
+    s[0] = C(all.mean), s[1] = C(1 / std::sqrt(all.variance() + eps));
+  }
+}
+
 }  // namespace
 
 void group_norm_forward(View y, View statistics, View x, View w, View b, double eps) {
@@ -148,30 +178,8 @@ void group_norm_forward(View y, View statistics, View x, View w, View b, double 
     const auto sums = [&](int64_t i, int64_t u, double* own) RT_NO_INLINE {
       add_distances(own, x.as<T>() + samples.offset(i, u), first(i).data(), rows.n, samples.rows_of(u));
     };
-    const auto finish = [&](int64_t i, const double* part) RT_NO_INLINE {
-      const std::vector<C> from = first(i);
-      const double count = double(rows.count);
-      std::vector<double> total(size_t(2 * rows.n));
-      for (int64_t u = 0; u < samples.units; ++u)
-        for (int64_t k = 0; k < rows.n; ++k) {
-          const double* const column = part + u * 2 * wide + place_of<T>(k);
-          total[size_t(k)] += column[0], total[size_t(rows.n + k)] += column[wide];
-        }
-      const T* rest = x.as<T>() + i * samples.size + rows.rest_begin();
-      for (int64_t k = 0; k < rows.n && rows.count > 0; ++k) {  // sums become means and squared distances from them
-        const double far = total[size_t(k)] / count;
-        total[size_t(k)] = double(from[size_t(place_of<T>(k))]) + far;
-        total[size_t(rows.n + k)] = std::max(total[size_t(rows.n + k)] - count * far * far, 0.0);
-      }
-      for (int64_t g = 0; g < samples.groups; ++g) {
-        const int64_t begin = g * samples.in_group, end = begin + samples.in_group;
-        Moments all;
-        if (rows.count > 0) all = columns_together(total.data(), total.data() + rows.n, rows, begin, end);
-        for (int64_t c = begin; c < end; ++c)
-          for (int64_t k = c; k < rows.rest; k += rows.channels) all.add(1, double(C(rest[k])), 0);
-        C* const s = statistics.as<C>() + 2 * (i * samples.groups + g);
-        s[0] = C(all.mean), s[1] = C(1 / std::sqrt(all.variance() + eps));
-      }
+    const auto finish = [&](int64_t i, const double* part) {
+      finish_statistics<T, C>(statistics.as<C>(), samples, i, part, first(i), x.as<T>(), eps);
     };
     const PerColumn<T> shift(rows, [&](int64_t c) { return at_or(b, c, C(0)); });
     const auto apply = [&](int64_t i, int64_t u) RT_NO_INLINE {
@@ -199,61 +207,77 @@ template <class T, class C>
   });
 }
 
+// The gradients of b and w of sample i (2, C), by its P[units][2][wide], and each group's shift and slope.
+template <class T, class C>
+[[gnu::noinline]] void finish_gradient_sums(double* total, C* terms, const Samples& samples, int64_t i, const C* part,
+                                            const T* dy, const T* x, const C* statistics, const View& w) {
+  const Rows& rows = samples.rows;
+  const int64_t channels = samples.channels, wide = wide_size<T>(rows.n);
+  const C* const s = statistics + 2 * i * samples.groups;
+  for (int64_t u = 0; u < samples.units; ++u, part += 2 * wide)
+    for (int64_t k = 0, c = 0; k < rows.n; ++k, c = c + 1 == channels ? 0 : c + 1)
+      total[c] += double(part[place_of<T>(k)]), total[channels + c] += double(part[wide + place_of<T>(k)]);
+  const int64_t rest = i * samples.size + rows.rest_begin();
+  for (int64_t k = 0; k < rows.rest; ++k) {
+    const int64_t c = k % channels;
+    const double g = double(C(dy[rest + k])), mean = double(s[2 * samples.group_of[size_t(c)]]);
+    total[c] += g;
+    total[channels + c] += g * (double(C(x[rest + k])) - mean);
+  }
+  for (int64_t g = 0; g < samples.groups; ++g) {
+    double sum = 0, dot = 0;
+    const double inverse = double(s[2 * g + 1]);
+    for (int64_t c = g * samples.in_group; c < (g + 1) * samples.in_group; ++c) {
+      const double scale = double(at_or(w, c, C(1)));
+      sum += scale * total[c], dot += scale * total[channels + c];
+      total[channels + c] *= inverse;
+    }
+    C* const to = terms + 2 * (i * samples.groups + g);
+    to[0] = C(sum / samples.per_group() * inverse);
+    to[1] = C(dot / samples.per_group() * inverse * inverse * inverse);
+  }
+}
+
+// The backward pass but for the sums over samples: totals (N, 2, C) of db and dw.
+template <class T>
+void each_sample_backward(const View& dx, std::vector<double>& totals, const View& dy, const View& x,
+                          const View& statistics, const View& w) {
+  using C = compute_t<T>;
+  const Samples samples(x, statistics);
+  const Rows& rows = samples.rows;
+  const int64_t wide = wide_size<T>(rows.n);
+  std::vector<C> terms(size_t(2 * samples.count * samples.groups));  // of each group: shift and slope
+  const auto s = [&](int64_t i, int64_t c) { return statistics.as<C>() + 2 * samples.group(i, c); };
+  const auto sums = [&](int64_t i, int64_t u, C* own) RT_NO_INLINE {
+    const PerColumn<T> center(rows, [&](int64_t c) { return s(i, c)[0]; });
+    const int64_t at = samples.offset(i, u);
+    chunk_products<T>(own, own + wide, dy.as<T>() + at, nullptr, x.as<T>() + at, center, rows.n, samples.rows_of(u));
+  };
+  const auto finish = [&](int64_t i, const C* part) {
+    finish_gradient_sums<T, C>(totals.data() + i * 2 * samples.channels, terms.data(), samples, i, part, dy.as<T>(),
+                               x.as<T>(), statistics.as<C>(), w);
+  };
+  const auto apply = [&](int64_t i, int64_t u) RT_NO_INLINE {
+    const auto term = [&](int64_t c) { return terms.data() + 2 * samples.group(i, c); };
+    const PerColumn<T> center(rows, [&](int64_t c) { return s(i, c)[0]; });
+    const PerColumn<T> scale(rows, [&](int64_t c) { return s(i, c)[1] * at_or(w, c, C(1)); });
+    const PerColumn<T> shift(rows, [&](int64_t c) { return term(c)[0]; });
+    const PerColumn<T> slope(rows, [&](int64_t c) { return term(c)[1]; });
+    samples.for_each_row_of(i, u, [&](int64_t at, int64_t n) {
+      group_gradient_row<T, C>(dx.as<T>() + at, dy.as<T>() + at, x.as<T>() + at, center, scale, shift, slope, n);
+    });
+  };
+  samples.template run<C>(2 * wide, sums, finish, apply);
+}
+
 }  // namespace
 
 void group_norm_backward(View dx, View dw, View db, View dy, View x, View statistics, View w) {
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
     const int64_t channels = x.dims[2];
-    std::vector<double> totals(size_t(x.size() > 0 ? x.dims[0] * 2 * channels : 0));  // (N, 2, C): db, dw
-    if (x.size() > 0) {
-      const Samples samples(x, statistics);
-      const Rows& rows = samples.rows;
-      const int64_t wide = wide_size<T>(rows.n);
-      std::vector<C> terms(size_t(2 * samples.count * samples.groups));  // of each group: shift and slope
-      const auto s = [&](int64_t i, int64_t c) { return statistics.as<C>() + 2 * samples.group(i, c); };
-      const auto sums = [&](int64_t i, int64_t u, C* own) RT_NO_INLINE {
-        const PerColumn<T> center(rows, [&](int64_t c) { return s(i, c)[0]; });
-        const int64_t at = samples.offset(i, u);
-        chunk_products<T>(own, own + wide, dy.as<T>() + at, nullptr, x.as<T>() + at, center, rows.n,
-                          samples.rows_of(u));
-      };
-      const auto finish = [&](int64_t i, const C* part) RT_NO_INLINE {
-        double* const total = totals.data() + i * 2 * channels;
-        for (int64_t u = 0; u < samples.units; ++u, part += 2 * wide)
-          for (int64_t k = 0, c = 0; k < rows.n; ++k, c = c + 1 == channels ? 0 : c + 1)
-            total[c] += double(part[place_of<T>(k)]), total[channels + c] += double(part[wide + place_of<T>(k)]);
-        const int64_t rest = i * samples.size + rows.rest_begin();
-        for (int64_t k = 0; k < rows.rest; ++k) {
-          const double g = double(C(dy.as<T>()[rest + k]));
-          total[k % channels] += g;
-          total[channels + k % channels] += g * (double(C(x.as<T>()[rest + k])) - double(s(i, k % channels)[0]));
-        }
-        for (int64_t g = 0; g < samples.groups; ++g) {
-          double sum = 0, dot = 0;
-          const double inverse = double(s(i, g * samples.in_group)[1]);
-          for (int64_t c = g * samples.in_group; c < (g + 1) * samples.in_group; ++c) {
-            const double scale = double(at_or(w, c, C(1)));
-            sum += scale * total[c], dot += scale * total[channels + c];
-            total[channels + c] *= inverse;
-          }
-          C* const to = terms.data() + 2 * (i * samples.groups + g);
-          to[0] = C(sum / samples.per_group() * inverse);
-          to[1] = C(dot / samples.per_group() * inverse * inverse * inverse);
-        }
-      };
-      const auto apply = [&](int64_t i, int64_t u) RT_NO_INLINE {
-        const auto term = [&](int64_t c) { return terms.data() + 2 * samples.group(i, c); };
-        const PerColumn<T> center(rows, [&](int64_t c) { return s(i, c)[0]; });
-        const PerColumn<T> scale(rows, [&](int64_t c) { return s(i, c)[1] * at_or(w, c, C(1)); });
-        const PerColumn<T> shift(rows, [&](int64_t c) { return term(c)[0]; });
-        const PerColumn<T> slope(rows, [&](int64_t c) { return term(c)[1]; });
-        samples.for_each_row_of(i, u, [&](int64_t at, int64_t n) {
-          group_gradient_row<T, C>(dx.as<T>() + at, dy.as<T>() + at, x.as<T>() + at, center, scale, shift, slope, n);
-        });
-      };
-      samples.template run<C>(2 * wide, sums, finish, apply);
-    }
+    std::vector<double> totals(size_t(x.size() > 0 ? x.dims[0] * 2 * channels : 0));
+    if (x.size() > 0) each_sample_backward<T>(dx, totals, dy, x, statistics, w);
     for (int64_t c = 0; c < channels; ++c) {
       double sum = 0, dot = 0;
       for (size_t i = size_t(c); i < totals.size(); i += size_t(2 * channels))

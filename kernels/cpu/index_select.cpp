@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/range.h"
+#include "kernels/cpu/vector/range.h"
 
 RT_ISA_BEGIN
 

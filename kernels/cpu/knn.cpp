@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/parallel.h"
-#include "kernels/cpu/gemm_block.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/gemm/gemm_block.h"
+#include "kernels/cpu/vector/scratch.h"
 
 RT_ISA_BEGIN
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <cmath>
 
-#include "kernels/cpu/rows.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/vector/rows.h"
+#include "kernels/cpu/vector/scratch.h"
 
 RT_ISA_BEGIN
 

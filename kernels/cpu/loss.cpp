@@ -1,8 +1,8 @@
 #include "kernels/loss.h"
 
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/math.h"
-#include "kernels/cpu/rows.h"
+#include "kernels/cpu/vector/math.h"
+#include "kernels/cpu/vector/rows.h"
 
 RT_ISA_BEGIN
 

@@ -1,8 +1,8 @@
 #include "kernels/matmul.h"
 
 #include "core/parallel.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/gemm/gemm.h"
+#include "kernels/cpu/vector/isa.h"
 #include "kernels/unary.h"
 
 RT_ISA_BEGIN

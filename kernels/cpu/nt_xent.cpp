@@ -6,11 +6,11 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/cpu/gemm_pack.h"
-#include "kernels/cpu/gemm_panels.h"
-#include "kernels/cpu/math.h"
-#include "kernels/cpu/rows.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/gemm/gemm_pack.h"
+#include "kernels/cpu/gemm/gemm_panels.h"
+#include "kernels/cpu/vector/math.h"
+#include "kernels/cpu/vector/rows.h"
+#include "kernels/cpu/vector/scratch.h"
 
 RT_ISA_BEGIN
 

@@ -7,8 +7,8 @@
 #endif
 
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/isa.h"
-#include "kernels/cpu/rows.h"
+#include "kernels/cpu/vector/isa.h"
+#include "kernels/cpu/vector/rows.h"
 
 RT_ISA_BEGIN
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/rows.h"
+#include "kernels/cpu/vector/rows.h"
 
 RT_ISA_BEGIN
 

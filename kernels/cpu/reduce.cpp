@@ -1,7 +1,7 @@
 #include "kernels/reduce.h"
 
-#include "kernels/cpu/math.h"
 #include "kernels/cpu/reduce.h"
+#include "kernels/cpu/vector/math.h"
 
 RT_ISA_BEGIN
 

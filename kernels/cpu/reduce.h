@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/vector/vector.h"
 
 // y[o] = finish(sum or max over r of map(x[o, r], p[o]), p[o]), for the axes along which y has size 1.
 RT_ISA_BEGIN

@@ -1,7 +1,7 @@
 #include "kernels/softmax.h"
 
-#include "kernels/cpu/math.h"
-#include "kernels/cpu/rows.h"
+#include "kernels/cpu/vector/math.h"
+#include "kernels/cpu/vector/rows.h"
 
 RT_ISA_BEGIN
 

@@ -1,6 +1,6 @@
 #include "kernels/topk.h"
 
-#include "kernels/cpu/rows.h"
+#include "kernels/cpu/vector/rows.h"
 
 RT_ISA_BEGIN
 

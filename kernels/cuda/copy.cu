@@ -79,7 +79,7 @@ template <class U> void copy_same(View y, View x) {
                                  compute_stream(y.device.index)));
     return;
   }
-  split(whole, kMostElements, [&](const Layout<2>& part, const std::array<int64_t, 2>& offsets) {
+  split(whole, kMaxElements, [&](const Layout<2>& part, const std::array<int64_t, 2>& offsets) {
     U* to = y.as<U>() + offsets[0];
     const U* from = x.as<U>() + offsets[1];
     const int axis = transposed_axis(part);

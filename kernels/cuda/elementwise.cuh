@@ -87,7 +87,7 @@ template <size_t N> struct Index {
   }
 };
 
-constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();  // of an Index
+constexpr int64_t kMaxElements = std::numeric_limits<int32_t>::max();  // of an Index
 
 // N operands of any dtype and strides.
 template <size_t N> struct Strided {
@@ -146,7 +146,7 @@ template <class C, size_t N, class F> __global__ void map_strided(F f, Strided<N
 
 // Only which kernels are launched depends on the type of f, to which `f` points.
 template <size_t N> void launch_strided(const Kernel& kernel, const void* f, const std::array<View, N>& views) {
-  split(coalesce(views), kMostElements, [&](const Layout<N>& part, const std::array<int64_t, N>& offsets) {
+  split(coalesce(views), kMaxElements, [&](const Layout<N>& part, const std::array<int64_t, N>& offsets) {
     const Strided<N> operands(part, views, offsets);
     const auto n = uint32_t(part.size());
     launch(kernel, views[0].device, covering(views[0].device, n), {f, &operands, &n});

@@ -32,7 +32,7 @@ template <class U> void fill_with(View y, U value) {
   const int64_t n = whole.size();
   if (whole.dense(0) && aligned_width(width, y.as<U>()) == width)
     return launch<fill_dense<U, width>>(y.device, covering(y.device, (n + width - 1) / width), y.as<U>(), n, value);
-  split(whole, kMostElements, [&](const Layout<1>& part, const std::array<int64_t, 1>& offset) {
+  split(whole, kMaxElements, [&](const Layout<1>& part, const std::array<int64_t, 1>& offset) {
     launch<fill_strided<U>>(y.device, covering(y.device, part.size()), y.as<U>() + offset[0], Index<1>(part),
                             uint32_t(part.size()), value);
   });

@@ -75,13 +75,13 @@ View slice_rows(View x, int64_t begin, int64_t count) {
 
 void nearest_rows(View values, View indices, View queries, View bank) {
   const int64_t count = queries.dims[0], size = bank.dims[0], k = values.dims[1];
-  RT_CHECK_AS(UsageError, k <= kMostNearest, "nearest_rows: ", k, " neighbours; on CUDA at most ", kMostNearest);
+  RT_CHECK_AS(UsageError, k <= kMaxNearest, "nearest_rows: ", k, " neighbours; on CUDA at most ", kMaxNearest);
   if (count == 0 || k == 0) return;
   const Device device = values.device;
   const Tensor best = zeros({count, k}, DType::i64, device);
   uint64_t* const keys = static_cast<uint64_t*>(View(best).data);
   const Tensor products({std::min(count, kQueries), std::min(size, kRows)}, DType::f32, device);
-  const int room = power_of_two(k + kSelectThreads, int(2 * kMostNearest));
+  const int room = power_of_two(k + kSelectThreads, int(2 * kMaxNearest));
   for (int64_t q = 0; q < count; q += kQueries)
     for (int64_t r = 0; r < size; r += kRows) {
       const int64_t m = std::min(kQueries, count - q), n = std::min(kRows, size - r);

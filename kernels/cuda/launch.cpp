@@ -7,8 +7,10 @@ inline int nvtxRangePushA(const char*) { return 0; }
 inline int nvtxRangePop() { return 0; }
 #endif
 
+#include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
@@ -25,15 +27,16 @@ static const char* name_of(const Kernel& kernel) {
   return name.c_str();
 }
 
-static cudaError_t start(const Kernel& kernel, const Grid& grid, cudaStream_t stream,
-                         std::initializer_list<const void*> args) {
-  if (grid.shared_bytes > 48 * 1024) {
-    const cudaError_t status =
-        cudaFuncSetAttribute(kernel.entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(grid.shared_bytes));
-    if (status != cudaSuccess) return status;
-  }
-  return cudaLaunchKernel(kernel.entry, grid.blocks, grid.threads, const_cast<void**>(args.begin()), grid.shared_bytes,
-                          stream);
+// Shared memory of a block beyond 48 KiB must be asked for, once for a kernel and a device.
+static cudaError_t allow_shared(const Kernel& kernel, int index, size_t bytes) {
+  if (bytes <= 48 * 1024) return cudaSuccess;
+  thread_local std::map<std::pair<const void*, int>, size_t> allowed;
+  size_t& most = allowed[{kernel.entry, index}];
+  if (bytes <= most) return cudaSuccess;
+  const cudaError_t status =
+      cudaFuncSetAttribute(kernel.entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes));
+  if (status == cudaSuccess) most = bytes;
+  return status;
 }
 
 void launch(const Kernel& kernel, Device device, const Grid& grid, std::initializer_list<const void*> args) {
@@ -42,7 +45,10 @@ void launch(const Kernel& kernel, Device device, const Grid& grid, std::initiali
   const cudaStream_t stream = compute_stream(device.index);
   const char* const name = name_of(kernel);
   nvtxRangePushA(name);
-  cudaError_t status = start(kernel, grid, stream, args);
+  cudaError_t status = allow_shared(kernel, device.index, grid.shared_bytes);
+  if (status == cudaSuccess)
+    status = cudaLaunchKernel(kernel.entry, grid.blocks, grid.threads, const_cast<void**>(args.begin()),
+                              grid.shared_bytes, stream);
   if (status == cudaSuccess && env::sync() && !recording(device.index)) status = cudaStreamSynchronize(stream);
   nvtxRangePop();
   check(status, name, __FILE__, __LINE__);

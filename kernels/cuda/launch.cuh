@@ -1,11 +1,11 @@
 #pragma once
 // How kernels are written and launched. nvcc compiles kernels/cuda/*.cu for the GPU. g++ compiles the same files for
-// the emulation (which includes tests/emulation/device.h first) and executes them on the CPU under test. Rules for
+// the emulation (which includes emulation/device.h first) and executes them on the CPU under test. Rules for
 // kernels:
 //   - launch them only through launch<kernel>() or launchable<kernel>(), never with three angle brackets, and launch
 //     each one somewhere;
 //   - declare shared memory with SHARED_ARRAY and SHARED_DYN;
-//   - use only the intrinsics of tests/emulation/device.h, with warp operations in their _sync forms with explicit
+//   - use only the intrinsics of emulation/device.h, with warp operations in their _sync forms with explicit
 //     masks;
 //   - let every thread reach every barrier; order memory by __syncthreads, __syncwarp or __threadfence with an atomic;
 //     shuffles order nothing, no two threads store to the same address, no block waits for another;
@@ -51,7 +51,7 @@ template <auto kernel> Kernel launchable() {
 }  // namespace ringtape::cuda
 
 #else
-#error "kernels are compiled by nvcc, or by g++ with tests/emulation/device.h included first"
+#error "kernels are compiled by nvcc, or by g++ with emulation/device.h included first"
 #endif
 
 namespace ringtape::cuda {

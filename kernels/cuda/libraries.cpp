@@ -12,7 +12,7 @@
 #include "core/check.h"
 #include "core/cuda/device.h"
 #include "core/env.h"
-#include "kernels/cuda/cudnn_conv.h"
+#include "kernels/cuda/conv/cudnn_conv.h"
 
 namespace ringtape::cuda {
 

@@ -1,8 +1,8 @@
 #include "kernels/matmul.h"
 
 #include "core/env.h"
-#include "kernels/cuda/blas_gemm.h"
-#include "kernels/cuda/matrix.cuh"
+#include "kernels/cuda/gemm/blas_gemm.h"
+#include "kernels/cuda/gemm/matrix.cuh"
 
 namespace ringtape::cuda {
 namespace {
@@ -56,7 +56,7 @@ void multiply(View y, const Operand& a, const Operand& w, const View& bias, bool
                             .w = w,
                             .bias = bias.data,
                             .relu = relu};
-  if (env::cublas() && p.k > 0 && blas_gemm(y.device, product)) return;
+  if (env::cublas() && !arithmetic().own_kernels && p.k > 0 && blas_gemm(y.device, product)) return;
   dispatch_float(y.dtype, [&]<class T>() {
     const Matrix<T> left{static_cast<const T*>(a.data), a.batch_stride, a.row_stride, a.column_stride};
     const Matrix<T> right{static_cast<const T*>(w.data), w.batch_stride, w.column_stride, w.row_stride};

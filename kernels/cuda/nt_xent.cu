@@ -4,8 +4,8 @@
 
 #include "core/tensor.h"
 #include "kernels/cuda/block.cuh"
+#include "kernels/cuda/gemm/matrix.cuh"
 #include "kernels/cuda/math.cuh"
-#include "kernels/cuda/matrix.cuh"
 #include "kernels/reduce.h"
 
 // A block has 64 rows of x and goes over a range of the rows of y, 64 at a time. Their scores are only in registers.
@@ -254,7 +254,7 @@ struct AddedParts : Parts<float> {
   }
 };
 
-constexpr int64_t kMostSums = 1 << 15, kMostGradients = 1 << 22;  // stored at once: 384 KB and 16 MiB
+constexpr int64_t kMaxSums = 1 << 15, kMaxGradients = 1 << 22;  // stored at once: 384 KB and 16 MiB
 
 PackedMatrix<float, false> along_d(const float* data, int64_t n, int64_t d) { return {rows_of(data, d), n, d}; }
 PackedMatrix<float, true> along_n(const float* data, int64_t n, int64_t d) { return {columns_of(data, d), d, n}; }
@@ -267,7 +267,7 @@ bool for_tensor_cores(Device device, const Embeddings<float>& e) {
 void forward_by_tensor_cores(const View& loss, const View& lse, const Embeddings<float>& e, const ViewPairs& pairs,
                              float scale) {
   const Device device = loss.device;
-  const int64_t tiles = std::min(divide_up(e.m, kMmaRows), std::max<int64_t>(kMostSums / e.n, 1));
+  const int64_t tiles = std::min(divide_up(e.m, kMmaRows), std::max<int64_t>(kMaxSums / e.n, 1));
   const Tensor parts({tiles + 1, e.n, 3}, DType::f32, device);
   RowSum<float>* const part = View(parts).as<RowSum<float>>();
   int64_t filled = 0;  // of these parts; the first one has those of all tiles before
@@ -295,9 +295,9 @@ void backward_by_tensor_cores(const View& dx, const Embeddings<float>& e, const 
   constexpr int64_t kTilesWanted = 256, kLeastDepth = 128;
   const int64_t tiles = divide_up(e.n, kMmaRows) * divide_up(e.d, kMmaColumns);
   const int64_t most =
-      std::min(std::max(kMostGradients / e.n / kLeastDepth, int64_t{1}) * kLeastDepth, divide_up(e.m, 4) * 4);
+      std::min(std::max(kMaxGradients / e.n / kLeastDepth, int64_t{1}) * kLeastDepth, divide_up(e.m, 4) * 4);
   const int64_t wanted = std::max<int64_t>(kTilesWanted / tiles, 1),
-                chunk = divide_up(std::max(divide_up(most, wanted), kLeastDepth), kMostMmaDepth) * kMostMmaDepth;
+                chunk = divide_up(std::max(divide_up(most, wanted), kLeastDepth), kMaxMmaDepth) * kMaxMmaDepth;
   const Tensor gradients({e.n, most}, DType::f32, dx.device);
   Tensor parts;
   if (most > chunk || aligned_width(4, dx.as<float>()) != 4)

@@ -112,7 +112,7 @@ template <class F> void by_width(const View& to, const View& from, const View& i
   dispatch_float(to.dtype, [&]<class T>() {
     constexpr int wide = sizeof(T) == 8 ? 1 : 4;  // channels; four of the index are 16 bytes
     const auto run = [&]<int kWidth>() {
-      const int64_t images = std::max<int64_t>(1, kMostElements * kWidth / (to.size() / to.dims[0]));
+      const int64_t images = std::max<int64_t>(1, kMaxElements * kWidth / (to.size() / to.dims[0]));
       const auto part = [&](View v, int64_t n) {
         if (v.data) v.data = v.as<char>() + n * (v.size() / v.dims[0]) * int64_t(size_of(v.dtype));
         v.dims[0] = std::min(images, v.dims[0] - n);

@@ -4,7 +4,7 @@
 #include <map>
 #include <thread>
 
-#include "comm/job/crew.h"
+#include "comm/job/membership.h"
 #include "comm/launch/elastic.h"
 #include "comm/store/socket.h"
 #include "comm/store/tcp_store.h"
@@ -358,12 +358,12 @@ TEST(AwaitLatecomers, KeepsTheStoreOfAJobThatIsDone) {
   comm::await_latecomers(*store, kEver);  // the job is not done
   store->set(comm::kDoneKey, "1");
   std::thread ranks([&] {
-    const comm::Crew early(connect(), {}, "host", "early");
+    const comm::Membership early(connect(), {}, "host", "early");
     std::this_thread::sleep_for(comm::Seconds(0.1));
-    const comm::Crew late(connect(), {}, "host", "late");
+    const comm::Membership late(connect(), {}, "host", "late");
   });
   comm::await_latecomers(*store, kEver);
-  EXPECT_EQ(comm::Crew::arrivals(*store), 2);
+  EXPECT_EQ(comm::Membership::arrivals(*store), 2);
   ranks.join();
   store->add(comm::kSlotsKey, 1);
   comm::await_latecomers(*store, comm::Seconds(0.1));  // one that never comes

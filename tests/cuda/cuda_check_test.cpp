@@ -12,7 +12,7 @@ TEST(CudaCheck, EveryGpuComputesAsTheCpu) {
     ++checks;
     EXPECT_TRUE(c.passed) << c.name << ": " << c.result;
   });
-  EXPECT_EQ(checks, 11 * runtime(test::kCuda).device_count() + 1);
+  EXPECT_EQ(checks, 15 * runtime(test::kCuda).device_count() + 1);
 }
 
 }  // namespace

@@ -100,73 +100,65 @@ uint64_t fused_launches() {
 }
 
 struct Fused : ArithmeticScope {
-  explicit Fused(bool value) : ArithmeticScope(&Arithmetic::fused_convolutions, value) {}
+  explicit Fused(bool value) : ArithmeticScope(&Arithmetic::fusing, value ? Fusing::always : Fusing::never) {}
 };
 
-// Large ones in one dtype, another one in the other test.
-bool skips(const Layer& c, DType dtype, DType only) { return large(c) && dtype != only; }
+// What the fused kernels, `a`, have to do with those one by one, `b`.
+void expect_one_by_one(const Layer& c, DType dtype, const Results& a, const Results& b) {
+  const auto same = [](const Tensor& got, const Tensor& want, const char* what) {
+    EXPECT_TRUE(test::same_bytes(to(got, Device{}), to(want, Device{}))) << what;
+  };
+  const auto close = [](const Tensor& got, const Tensor& want, const char* what) {
+    EXPECT_LE(norm_error(got, test::values(want)), kSums) << what;
+  };
+  same(a.y, b.y, "y"), same(a.of_w, b.of_w, "dw");
+  close(a.mean, b.mean, "mean"), close(a.var, b.var, "var");
+  close(a.running_mean, b.running_mean, "running mean"), close(a.running_var, b.running_var, "running var");
+  EXPECT_LE(norm_error(a.dx, test::values(b.dx)), rounding(dtype)) << "dx, after sums in another order";
+  close(a.db, b.db, "db"), close(a.dw, b.dw, "dw of the normalisation");
+  if (large(c)) return;
+  same(a.plain_y, b.plain_y, "y of x as it is"), close(a.plain_mean, b.plain_mean, "mean of that");
+  same(a.plain_dx, b.plain_dx, "dx + skip");
+  EXPECT_LE(norm_error(a.plain_of_w, test::values(b.plain_of_w)), rounding(dtype)) << "dw in f32, rounded in b";
+}
+
+// With results in f64: the roundings of the operands and of the result; those of a sum's terms are independent.
+void expect_near_f64(const Layer& c, DType dtype, const Results& got, const Results& want) {
+  const auto close = [&](const Tensor& a, const Tensor& b, const char* what) {
+    EXPECT_LE(norm_error(a, test::values(b)), 2 * rounding(dtype)) << what << ", of f64";
+  };
+  close(got.y, want.y, "y"), close(got.mean, want.mean, "mean"), close(got.var, want.var, "var");
+  close(got.dx, want.dx, "dx"), close(got.db, want.db, "db"), close(got.dw, want.dw, "dw of the normalisation");
+  close(got.of_w, want.of_w, "dw");
+  if (large(c)) return;
+  close(got.plain_y, want.plain_y, "y of x as it is"), close(got.plain_dx, want.plain_dx, "dx + skip");
+  close(got.plain_of_w, want.plain_of_w, "dw of x as it is");
+}
 
 class CudaConvNorm : public testing::TestWithParam<Layer> {
  protected:
   void SetUp() override { RT_NEEDS_CUDA(); }
 };
 
-TEST_P(CudaConvNorm, IsWhatItsCallsAreOneByOne) {
+TEST_P(CudaConvNorm, IsWhatItsCallsAreOneByOneAndF64) {
   const Layer& c = GetParam();
+  const Results in_f64 = run(c, operands(c, DType::f64, DType::f64, Device{}));
   for (const DType dtype : kMultiplied) {
-    if (skips(c, dtype, DType::bf16)) continue;
+    if (large(c) && dtype != DType::bf16) continue;
     const Tf32 now(dtype);
     SCOPED_TRACE(std::string(name_of(dtype)));
     const Operands o = operands(c, dtype, DType::f32, kCuda);
     const uint64_t before = fused_launches();
-    const Results a = run(c, o);
+    const Results fused = run(c, o);
     synchronize(kCuda);
-    [[maybe_unused]] const uint64_t fused = fused_launches() - before;
-    Results b;
-    {
-      const Fused not_now(false);
-      b = run(c, o);
-    }
+    [[maybe_unused]] const uint64_t launches = fused_launches() - before;
+    expect_near_f64(c, dtype, fused, in_f64);
+    const Fused not_now(false);
+    expect_one_by_one(c, dtype, fused, run(c, o));
 #if defined(RINGTAPE_EMULATION_BUILD)
-    EXPECT_EQ(fused, c.n == 0 ? 0u : large(c) ? 3u : 5u);
-    EXPECT_EQ(fused_launches() - before, fused);
+    EXPECT_EQ(launches, c.n == 0 ? 0u : large(c) ? 3u : 5u);
+    EXPECT_EQ(fused_launches() - before, launches);
 #endif
-    const auto same = [](const Tensor& got, const Tensor& want, const char* what) {
-      EXPECT_TRUE(test::same_bytes(to(got, Device{}), to(want, Device{}))) << what;
-    };
-    const auto close = [](const Tensor& got, const Tensor& want, const char* what) {
-      EXPECT_LE(norm_error(got, test::values(want)), kSums) << what;
-    };
-    same(a.y, b.y, "y"), same(a.of_w, b.of_w, "dw");
-    close(a.mean, b.mean, "mean"), close(a.var, b.var, "var");
-    close(a.running_mean, b.running_mean, "running mean"), close(a.running_var, b.running_var, "running var");
-    EXPECT_LE(norm_error(a.dx, test::values(b.dx)), rounding(dtype)) << "dx, after sums in another order";
-    close(a.db, b.db, "db"), close(a.dw, b.dw, "dw of the normalisation");
-    if (large(c)) continue;
-    same(a.plain_y, b.plain_y, "y of x as it is"), close(a.plain_mean, b.plain_mean, "mean of that");
-    same(a.plain_dx, b.plain_dx, "dx + skip");
-    EXPECT_LE(norm_error(a.plain_of_w, test::values(b.plain_of_w)), rounding(dtype)) << "dw in f32, rounded in b";
-  }
-}
-
-TEST_P(CudaConvNorm, AgreesWithF64) {
-  const Layer& c = GetParam();
-  const Results want = run(c, operands(c, DType::f64, DType::f64, Device{}));
-  for (const DType dtype : kMultiplied) {
-    if (skips(c, dtype, DType::f16)) continue;
-    const Tf32 now(dtype);
-    SCOPED_TRACE(std::string(name_of(dtype)));
-    const Results got = run(c, operands(c, dtype, DType::f32, kCuda));
-    // The roundings of the operands and of the result; those of a sum's terms are independent.
-    const auto close = [&](const Tensor& a, const Tensor& b, const char* what) {
-      EXPECT_LE(norm_error(a, test::values(b)), 2 * rounding(dtype)) << what;
-    };
-    close(got.y, want.y, "y"), close(got.mean, want.mean, "mean"), close(got.var, want.var, "var");
-    close(got.dx, want.dx, "dx"), close(got.db, want.db, "db"), close(got.dw, want.dw, "dw of the normalisation");
-    close(got.of_w, want.of_w, "dw");
-    if (large(c)) continue;
-    close(got.plain_y, want.plain_y, "y of x as it is"), close(got.plain_dx, want.plain_dx, "dx + skip");
-    close(got.plain_of_w, want.plain_of_w, "dw of x as it is");
   }
 }
 
@@ -287,7 +279,12 @@ TEST_F(CudaResidualBlock, OfANetworkIsFused) {
   for (const auto& [stride, dtype] : {std::pair(1, DType::bf16), std::pair(2, DType::bf16), std::pair(2, DType::f32)}) {
     SCOPED_TRACE(concat("stride ", stride, ", ", dtype));
     const uint64_t before = fused_launches();
-    const std::vector<Tensor> fused = train_block(stride, kCuda, dtype), on_cpu = train_block(stride, Device{}, dtype);
+    std::vector<Tensor> fused;
+    {
+      const Fused now(true);
+      fused = train_block(stride, kCuda, dtype);
+    }
+    const std::vector<Tensor> on_cpu = train_block(stride, Device{}, dtype);
     [[maybe_unused]] const uint64_t launches = fused_launches() - before;
     const Fused not_now(false);
     const std::vector<Tensor> one_by_one = train_block(stride, kCuda, dtype);
@@ -307,7 +304,11 @@ TEST_F(CudaResidualBlock, OfANetworkIsFused) {
 TEST_F(CudaResidualBlock, ALayerThatNormalisesOtherwiseIsNotFused) {
   for (const char* const frozen : {"bn1", "bn2", "downsample.1"}) {
     const uint64_t before = fused_launches();
-    const std::vector<Tensor> got = train_block(2, kCuda, DType::bf16, frozen);
+    std::vector<Tensor> got;
+    {
+      const Fused now(true);
+      got = train_block(2, kCuda, DType::bf16, frozen);
+    }
     EXPECT_EQ(fused_launches(), before) << frozen;
     const Fused not_now(false);
     const std::vector<Tensor> want = train_block(2, kCuda, DType::bf16, frozen);
@@ -322,18 +323,18 @@ TEST_F(CudaResidualBlock, ChoicesAreKept) {
   BlockShape other = block;
   other.x = {9, 4, 4, 32};
   AskedBlocks asked;
-  EXPECT_TRUE(prefers_fused(block));                  // there is no cuDNN
-  keep_fused(block, true), keep_fused(block, false);  // the last one counts
-  EXPECT_FALSE(prefers_fused(block));
-  EXPECT_TRUE(prefers_fused(other));
+  EXPECT_FALSE(prefers_fused(block));                 // it was not measured
+  keep_fused(block, false), keep_fused(block, true);  // the last one counts
+  EXPECT_TRUE(prefers_fused(block));
+  EXPECT_FALSE(prefers_fused(other));
   for (const bool set : {false, true}) {
     const Fused now(set);
     EXPECT_EQ(prefers_fused(block), set);
   }
-  EXPECT_FALSE(prefers_fused(block));
+  EXPECT_TRUE(prefers_fused(block));
   {
     const ArithmeticScope unmeasured(&Arithmetic::deterministic_convolutions, true);
-    EXPECT_TRUE(prefers_fused(block));
+    EXPECT_FALSE(prefers_fused(block));
   }
   EXPECT_EQ(asked.blocks, (std::vector<BlockShape>{block, other}));
   BlockShape f32 = block, few = block, on_cpu = block, many = block;
@@ -341,6 +342,7 @@ TEST_F(CudaResidualBlock, ChoicesAreKept) {
   for (const BlockShape& b : {f32, few, on_cpu, many}) EXPECT_FALSE(prefers_fused(b));
   EXPECT_EQ(asked.blocks.size(), 2u);
   const Tf32 now;
+  keep_fused(f32, true);
   EXPECT_TRUE(prefers_fused(f32));
   keep_fused(f32, false);
   EXPECT_FALSE(prefers_fused(f32));

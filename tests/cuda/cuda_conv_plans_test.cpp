@@ -11,7 +11,7 @@
 
 #include "core/log.h"
 #include "core/text.h"
-#include "kernels/cuda/conv_plans.h"
+#include "kernels/cuda/conv/conv_plans.h"
 #include "tests/support/support.h"
 
 namespace ringtape {

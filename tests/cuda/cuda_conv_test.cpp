@@ -5,7 +5,7 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "kernels/conv2d.h"
-#include "kernels/cuda/cudnn_conv.h"
+#include "kernels/cuda/conv/cudnn_conv.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/support.h"
 

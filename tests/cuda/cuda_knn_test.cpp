@@ -41,7 +41,7 @@ TEST(CudaNearest, AreThoseOfTheCpu) {
 
 TEST(CudaNearest, SaysHowManyItCanFind) {
   RT_NEEDS_CUDA();
-  const int64_t k = kMostNearest + 1;
+  const int64_t k = kMaxNearest + 1;
   const Tensor q = ones({1, 1}, DType::f32, kCuda), bank = ones({k, 1}, DType::f32, kCuda);
   EXPECT_MENTIONS(test::message_of<UsageError>([&] { find_nearest(q, bank, k); }), "at most 2048");
 }

@@ -45,7 +45,7 @@ struct Trained {
 };
 
 Trained train(TrainOptions o, const std::string& device) {
-  o.execution.device = device;
+  o.execution.device = device, o.execution.precision = "f32";
   RunSetup task(resolve(o));
   Trainer trainer = make_trainer(task);
   Trained out;

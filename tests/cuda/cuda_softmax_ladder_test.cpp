@@ -9,7 +9,7 @@
 #include "tests/support/cuda_support.h"
 #include "tests/support/support.h"
 #if defined(RINGTAPE_EMULATION_BUILD)
-#include "tests/emulation/traffic.h"
+#include "emulation/traffic.h"
 #endif
 
 namespace ringtape {

@@ -162,10 +162,10 @@ struct Shop {
     if (graph) step->record_steps();
     manual_seed(5);
   }
-  Step::Result run(int64_t images, double lr, WholeBatch whole = {}) {
+  Step::Result run(int64_t images, double lr, GlobalBatch global = {}) {
     const Tensor x = rand({images, 8, 8, 3}, -1, 1, DType::f32, kCuda);
     const Tensor y = cast(rand({images}, 0, 3.9, DType::f32, kCuda), DType::i64);
-    return step->run(x, y, lr, {}, whole);
+    return step->run(x, y, lr, {}, global);
   }
   void note(const Step::Result& result) {
     for (const Tensor& t : {result.loss, result.logits, result.ranks})

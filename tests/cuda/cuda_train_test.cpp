@@ -34,6 +34,7 @@ struct Trained {
 Trained train(const std::string& device, const std::string& optimizer, double dropout = 0, TrainOptions options = {},
               double lr = 0.1) {
   options.execution.device = device;
+  if (options.execution.precision.empty()) options.execution.precision = "f32";
   options.step.optimizer.name = optimizer;
   options.schedule.lr = optimizer == "adam" ? 1e-4 : lr;
   test::set(options, {{"dropout", text(dropout)}, {"train-size", "400"}, {"test-size", "100"}});

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "tests/fuzz/target.h"
-#include "train/data/cifar.h"
+#include "train/data/sets/cifar.h"
 
 using namespace ringtape;
 using namespace ringtape::test;

@@ -1,6 +1,6 @@
 // idx files, plain and gzip-compressed, of labels or of images by the first byte.
 #include "tests/fuzz/target.h"
-#include "train/data/idx.h"
+#include "train/data/sets/idx.h"
 
 using namespace ringtape;
 using namespace ringtape::test;

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "tests/fuzz/target.h"
-#include "train/data/image_file.h"
+#include "train/data/image/image_file.h"
 
 namespace ringtape::test {
 

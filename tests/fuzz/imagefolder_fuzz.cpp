@@ -1,7 +1,7 @@
 // Folders of images. Each line makes one thing below the folder: "KIND NAME/NAME...", with the kind g (a good image), b
 // (a bad one), e (an empty file), d (a folder) or l (a link to the folder itself).
 #include "tests/fuzz/target.h"
-#include "train/data/imagefolder.h"
+#include "train/data/files/imagefolder.h"
 
 using namespace ringtape;
 using namespace ringtape::test;

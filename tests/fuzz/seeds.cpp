@@ -282,8 +282,8 @@ static void jobs() {
        "SLURM_STEP_NUM_TASKS=9\nSLURM_PROCID=8\nSLURM_STEP_NUM_NODES=3\nSLURM_STEP_TASKS_PER_NODE=4(x2),1\nSLURM_"
        "NODEID=2\n"
        "SLURM_LOCALID=0\nSLURM_JOB_ID=5\nSLURM_STEP_ID=0\nSLURM_STEP_NODELIST=node[03-07,9],login\n");
-  seed("deal", "first", "1\t2\t-1\t0\t\n\n1\t-1\t0\t0\ta\tprocess 1\n2\t-1\t0\t1\tb\tprocess 2");
-  seed("deal", "later", "7\t9\t1\t2\tprocess 4 died\n2\t9\t\n3\t12\t1\t0\ta\tprocess 3\n5\t13\t1\t0\t\t");
+  seed("assignment", "first", "1\t2\t-1\t0\t\n\n1\t-1\t0\t0\ta\tprocess 1\n2\t-1\t0\t1\tb\tprocess 2");
+  seed("assignment", "later", "7\t9\t1\t2\tprocess 4 died\n2\t9\t\n3\t12\t1\t0\ta\tprocess 3\n5\t13\t1\t0\t\t");
   using Type = comm::Frame::Type;
   std::string frames;
   uint32_t request = 0;

@@ -3,7 +3,7 @@
 
 #include "tests/fuzz/tar_target.h"
 #include "tests/fuzz/target.h"
-#include "train/data/tar_index.h"
+#include "train/data/files/tar_index.h"
 
 using namespace ringtape;
 using namespace ringtape::test;

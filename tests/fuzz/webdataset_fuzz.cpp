@@ -1,7 +1,7 @@
 // Data sets of tar archives: the input is the archive of training images, and that of test images.
 #include "tests/fuzz/tar_target.h"
 #include "tests/fuzz/target.h"
-#include "train/data/webdataset.h"
+#include "train/data/files/webdataset.h"
 
 using namespace ringtape;
 using namespace ringtape::test;

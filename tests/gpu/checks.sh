@@ -28,10 +28,20 @@ steps() {
   resnet_step bf16 128
   resnet_step bf16 2048
   local batch
+  # The same step in other ways: what the graph is worth, and our own kernels, one by one and fused.
   for batch in 128 512; do
+    other_step nograph "$batch" --no-graph
+    RINGTAPE_CUDNN=0 RINGTAPE_FUSED_CONV=0 other_step own "$batch"
+    RINGTAPE_CUDNN=0 RINGTAPE_FUSED_CONV=1 other_step fused "$batch"
     stage "tune bf16 $batch" 60 env RINGTAPE_CONV_PLANS="$out/logs/plans" \
       "$build/ringtape" bench tune --precision bf16 --batch-size "$batch"
+    RINGTAPE_CONV_PLANS="$out/logs/plans" other_step tuned "$batch"
   done
+}
+other_step() { # NAME BATCH FLAGS...
+  local name=$1 batch=$2
+  shift 2
+  step "resnet18-$name" bf16 "$batch" cuda --model resnet18 --optimizer sgd --momentum 0.9 --weight-decay 5e-4 "$@"
 }
 
 # The same step in PyTorch, eager and compiled, which has libraries of its own.
@@ -100,6 +110,8 @@ sanitizers() {
       beside sanitize $tool $limit cuda_kernels_test
       beside sanitize $tool $limit cuda_matmul_test
       beside sanitize $tool $limit cuda_reduce_test
+      beside sanitize $tool $limit cuda_tensor_cores_test
+      beside sanitize $tool $limit cuda_conv_norm_test
     done
     beside sanitize racecheck $limit cuda_ops_test '*_cpu'
   fi
@@ -113,7 +125,7 @@ benchmarks() {
   if $quick; then return; fi
   for batch in 128 512 2048; do resnet_step f32 $batch; done
   for method in simclr byol; do
-    for dtype in bf16 f32; do step $method $dtype 512 cuda --method $method; done
+    for dtype in bf16 tf32; do step $method $dtype 512 cuda --method $method; done
   done
   for batch in 16 128 4096; do
     for device in cuda cpu; do step mlp f32 $batch $device --model mlp; done

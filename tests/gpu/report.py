@@ -246,7 +246,7 @@ def training_section(results):
                 "counted once.", ""]
         out += table(["network", "precision", "device", "batch", "steps/s", "images/s", "forward us", "backward us",
                       "optimizer us", "peak MB"], [
-            [s.get("method", s["model"]), s["precision"], s["device"], s["batch_size"], number(s["steps_per_s"]),
+            [s["stage"].split()[1], s["precision"], s["device"], s["batch_size"], number(s["steps_per_s"]),
              number(s["images_per_s"], 0)] +
             [number(1e6 * s["phases"][part + "_s"]) for part in ("forward", "backward", "optimizer")]
                           + [number(s["peak_bytes"] / 1e6)]

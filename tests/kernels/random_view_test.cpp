@@ -86,7 +86,7 @@ void turn_gray(Image& x) {
 
 void blur(Image& x, int64_t sigma) {
   const int64_t radius = blur_radius(sigma, x.height, x.width);
-  int32_t w[kMostRadius + 1];
+  int32_t w[kMaxRadius + 1];
   blur_weights(w, sigma, radius);
   std::vector<uint16_t> once(x.bytes.size());
   const auto place = [&](int64_t r, int64_t k, int64_t c) { return size_t((r * x.width + k) * x.channels + c); };
@@ -254,8 +254,8 @@ TEST(RandomView, WeightsArePils) {
 TEST(RandomView, AGaussianIsOne) {
   for (double sigma : {0.05, 0.1, 0.4, 0.77, 1.0, 2.0, 5.3, 20.0}) {
     const int64_t fixed = int64_t(sigma * 65536), radius = blur_radius(fixed, 1000, 1000);
-    int32_t w[kMostRadius + 1];
-    ASSERT_LE(radius, kMostRadius);
+    int32_t w[kMaxRadius + 1];
+    ASSERT_LE(radius, kMaxRadius);
     blur_weights(w, fixed, radius);
     double sum = 0, exact = 0;
     const auto gauss = [&](int64_t k) { return std::exp(-0.5 * double(k * k) / (sigma * sigma)); };
@@ -370,7 +370,7 @@ TEST(RandomView, DependsOnSeedEpochSampleAndView) {
 TEST(RandomView, AWholeImageIsNotCropped) {
   const Case in(20, 16, 20, 3);
   RandomViewParams params(kAll, 9, 4, 0, false);
-  params.whole = true;
+  params.precropped = true;
   Tensor levels(in.table.shape(), DType::u8), y({20, 12, 8, 3}, DType::u8);
   for (int64_t i = 0; i < levels.size(); ++i) levels.data<uint8_t>()[i] = uint8_t(i);
   random_view(y, in.images, in.index, levels, params);

@@ -10,7 +10,7 @@
 #include "nn/wide_resnet.h"
 #include "tests/support/network_fixtures.h"
 #include "train/data/loader.h"
-#include "train/data/shapes.h"
+#include "train/data/sets/shapes.h"
 #include "train/evaluation/metrics.h"
 #include "train/io/safetensors.h"
 #include "train/optim/sgd.h"
@@ -140,7 +140,7 @@ TEST(ResNet, LearnsAFewImagesByHeart) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "minutes under AddressSanitizer, which the steps above have seen";
 #endif
-  constexpr int64_t kImages = 96, kBatch = 32, kMostEpochs = 40;
+  constexpr int64_t kImages = 96, kBatch = 32, kMaxEpochs = 40;
   const Dataset images = load_shapes({.settings = ShapesOptions{kImages, 1}, .seed = 1}).train;
   const Loader loader(images, all_samples(images), {.batch_size = kBatch, .shuffle = true});
   manual_seed(1);
@@ -161,7 +161,7 @@ TEST(ResNet, LearnsAFewImagesByHeart) {
   };
   int64_t epoch = 0;
   double top1 = 0;
-  for (; epoch < kMostEpochs && top1 < 1; ++epoch) {
+  for (; epoch < kMaxEpochs && top1 < 1; ++epoch) {
     for (const Batch& batch : loader.epoch(epoch)) {
       sgd.zero_grad();
       backward(cross_entropy(model(batch.x), batch.y));

@@ -5,7 +5,7 @@
 #include "core/runtime.h"
 #include "kernels/arithmetic.h"
 #if defined(RINGTAPE_EMULATION_BUILD)
-#include "tests/emulation/emulation.h"
+#include "emulation/emulation.h"
 #endif
 
 // Common parts of the tests of the CUDA backend. They run natively if there is a GPU, and emulated in an emulated

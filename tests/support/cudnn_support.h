@@ -13,11 +13,11 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "kernels/conv2d.h"
-#include "kernels/cuda/cudnn_conv.h"
+#include "kernels/cuda/conv/cudnn_conv.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/support.h"
 #if defined(RINGTAPE_EMULATION_BUILD)
-#include "tests/emulation/cudnn.h"
+#include "emulation/cudnn.h"
 #endif
 
 // Convolutions for the tests of cuDNN. Switches it on, with a file of plans for this process and those that it starts.

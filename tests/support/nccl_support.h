@@ -1,8 +1,8 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include "tests/emulation/emulation.h"
-#include "tests/emulation/nccl.h"
+#include "emulation/emulation.h"
+#include "emulation/nccl.h"
 
 namespace ringtape::test {
 

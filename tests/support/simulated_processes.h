@@ -120,7 +120,7 @@ class SimulatedProcesses {
 
  private:
   class ProcessStore;
-  static constexpr int kMostDecisions = 5000;
+  static constexpr int kMaxDecisions = 5000;
 
   static std::vector<std::unique_ptr<Fiber>>& fibers() {
     static std::vector<std::unique_ptr<Fiber>> all;
@@ -130,7 +130,7 @@ class SimulatedProcesses {
   static bool can_go_on(const Process& p) { return p.begun && p.end.empty() && !p.frozen && (!p.waits || p.woken); }
 
   bool go_on() {
-    if (++decisions_ > kMostDecisions) return wrong("all end", "the processes go on for ever"), false;
+    if (++decisions_ > kMaxDecisions) return wrong("all end", "the processes go on for ever"), false;
     for (; next_strike_ < strikes_.size() && strikes_[next_strike_].decision <= decisions_; ++next_strike_)
       strike(strikes_[next_strike_]);
     if (random_strikes_ > 0 && draw() % 40 == 0) {

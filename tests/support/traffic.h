@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tests/emulation/traffic.h"
+#include "emulation/traffic.h"
 
 #if defined(RINGTAPE_EMULATION_BUILD)
 

@@ -24,17 +24,17 @@ std::string output_of(const std::string& command) {
 // What .ci/run runs, and what is run by that.
 std::string all_that_is_run() {
   std::string text;
-  for (const char* file : {".ci/run", "test.sh", "quickstart.sh", "tests/CMakeLists.txt", "tests/emulation/tests.cmake",
+  for (const char* file : {".ci/run", "test.sh", "quickstart.sh", "tests/CMakeLists.txt", "emulation/tests.cmake",
                            "tests/gpu.sh", "tests/gpu/stage.sh"})
     text += text_of(file);
   return text;
 }
 
 TEST(Checks, EveryScriptOfTestsIsRun) {
-  const std::set<std::string> by_hand = {"tests/tidy.sh", "tests/emulation/mutate.py",  // take an hour
-                                         "tests/install/dockerfile.sh",                 // half of one
-                                         "tests/view/screenshots.py",                   // of docs/view.md
-                                         "tests/signals.py"};                           // of docs/cluster/README.md
+  const std::set<std::string> by_hand = {"tests/tidy.sh", "emulation/mutate.py",  // take an hour
+                                         "tests/install/dockerfile.sh",           // half of one
+                                         "tests/view/screenshots.py",             // of docs/view.md
+                                         "tests/signals.py"};                     // of docs/cluster/README.md
   const std::string run = all_that_is_run();
   int scripts = 0;
   for (const auto& entry : fs::recursive_directory_iterator(kRoot / "tests")) {
@@ -65,7 +65,7 @@ TEST(Checks, TheListSaysWhenAPartIsRun) {
   const std::string list = output_of("'" + (kRoot / ".ci/run").string() + "' --list");
   for (const char* line :
        {"always        packages: ./setup.sh check\n", "by changes    clang's warnings: clang_warnings\n",
-        "full          line coverage of the CUDA kernels, emulated: tests/emulation/coverage.sh\n"})
+        "full          line coverage of the CUDA kernels, emulated: emulation/coverage.sh\n"})
     EXPECT_NE(list.find(line), std::string::npos) << line << "in\n" << list;
 }
 

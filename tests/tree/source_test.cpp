@@ -127,8 +127,8 @@ TEST(Source, LinesAndFilesAreShort) {
     for (std::string line; std::getline(in, line); ++n) EXPECT_LE(columns(line), 120) << file << ':' << n + 1;
     EXPECT_LE(n, 400) << file;
   };
-  for (const char* folder : {".ci", "autograd", "bench", "cmake", "comm", "configs", "core", "docs", "kernels", "nn",
-                             "package", "tests", "train"})
+  for (const char* folder : {".ci", "autograd", "bench", "cmake", "comm", "configs", "core", "docs", "emulation",
+                             "kernels", "nn", "package", "tests", "train"})
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
       if (entry.is_regular_file()) expect_short(entry.path());
   for (const auto& entry : fs::directory_iterator(kRoot))
@@ -191,10 +191,15 @@ TEST(Source, NothingAsksWhetherThereIsCuda) {
     });
 }
 
-// A contract kernels/x.h has kernels/cpu/x.cpp and, unless it says "CPU only", kernels/cuda/x.cu; each CPU kernel is
-// between RT_ISA_BEGIN and RT_ISA_END.
+// A contract kernels/x.h has x.cpp in kernels/cpu or a room of it and, unless it says "CPU only", x.cu in kernels/cuda;
+// each CPU kernel is between RT_ISA_BEGIN and RT_ISA_END.
 TEST(Source, KernelsAreFoundByTheirName) {
   int contracts = 0;
+  std::set<std::string> implementations;
+  for (const char* folder : {"kernels/cpu", "kernels/cuda"})
+    for_each_source(kRoot / folder, [&](const fs::path& file) {
+      EXPECT_TRUE(implementations.insert(file.filename().string()).second) << file << ": another has its name";
+    });
   for (const auto& entry : fs::directory_iterator(kRoot / "kernels")) {
     const fs::path file = entry.path();
     bool contract = false, cuda = true;
@@ -204,8 +209,8 @@ TEST(Source, KernelsAreFoundByTheirName) {
     for_each_match(file, std::regex(R"(\b(CPU only)\b)"), [&](const std::string&) { cuda = false; });
     if (file.extension() != ".h" || !contract) continue;
     ++contracts;
-    EXPECT_TRUE(fs::exists(kRoot / "kernels/cpu" / (file.stem().string() + ".cpp"))) << file;
-    EXPECT_EQ(fs::exists(kRoot / "kernels/cuda" / (file.stem().string() + ".cu")), cuda) << file;
+    EXPECT_TRUE(implementations.contains(file.stem().string() + ".cpp")) << file;
+    EXPECT_EQ(implementations.contains(file.stem().string() + ".cu"), cuda) << file;
   }
   for_each_source(kRoot / "kernels/cpu", [](const fs::path& file) {
     if (file.stem() == "isa") return;

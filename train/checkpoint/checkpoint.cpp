@@ -83,7 +83,7 @@ bool is_checkpoint(const std::string& folder, int64_t step) {
     return true;
   }
   try {
-    return JsonFields(json, path).object("state").whole("step") == step;
+    return JsonFields(json, path).object("state").integer("step") == step;
   } catch (const FormatError&) {
     return false;
   }
@@ -103,7 +103,7 @@ Json read_state(const std::string& path) {
   const std::string crc = JsonFields(json, path).text(kCrc);
   json.erase(kCrc);
   RT_CHECK_AS(FormatError, crc == crc_of(json.text(2)), path, ": damaged: its checksum does not match");
-  const int64_t schema = JsonFields(json, path).whole("schema", 1);
+  const int64_t schema = JsonFields(json, path).integer("schema", 1);
   RT_CHECK_AS(UsageError, schema <= kSchema, path, ": written by a newer version of ringtape: schema ", schema,
               ", this one reads ", kSchema, "; resume with that version or choose another --run");
   return json;
@@ -130,7 +130,7 @@ void check_data(const std::string& path, const JsonFields& state, const DataIden
   if (!state.has("data")) return;  // early checkpoints lack it
   const JsonFields data = state.object("data");
   // Early checkpoints lack the pixels, too.
-  const DataIdentity then{data.whole("train"), data.whole("test"), data.text("labels"),
+  const DataIdentity then{data.integer("train"), data.integer("test"), data.text("labels"),
                           data.has("pixels") ? data.text("pixels") : now.pixels};
   RT_CHECK_AS(UsageError, then == now, path, ": was written with another data set, of ", then.str(), "; this one has ",
               now.str(), "; select the former with --data-dir or choose another --run");
@@ -169,7 +169,7 @@ TrainState check_checkpoint(const std::string& path, int64_t step, const Course&
   (void)parse_train_state(all["state"], file + ": state", course.steps_per_epoch);
   for (const std::string& name : course.files) {
     const JsonFields written = files.object(name.c_str());
-    const Json then{{"bytes", written.whole("bytes")}, {kCrc, written.text(kCrc)}},
+    const Json then{{"bytes", written.integer("bytes")}, {kCrc, written.text(kCrc)}},
         now = describe_file(path + "/" + name);
     RT_CHECK_AS(FormatError, now == then, path, "/", name, ": damaged: expected ", then.text(), ", got ", now.text());
   }

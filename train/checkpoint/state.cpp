@@ -13,7 +13,7 @@ Json to_json(const TrainState& s) {
       {"batch", s.batch},
       {"tally", {{"samples", s.tally.samples}, {"top1", s.tally.top1}, {"top5", s.tally.top5}, {"loss", s.tally.loss}}},
       {"seconds",
-       {{"whole", s.seconds.whole},
+       {{"whole", s.seconds.total},
         {"data", s.seconds.data},
         {"forward", s.seconds.forward},
         {"backward", s.seconds.backward},
@@ -42,51 +42,59 @@ static double score_in(const JsonFields& fields) {
   return fields.has("score") ? fields.real("score", kLowest) : fields.real("top1", 0, 1);
 }
 
+static std::map<std::string, int64_t> lengths_in(const JsonFields& fields, const std::string& where) {
+  std::map<std::string, int64_t> out;
+  for (const std::string& name : fields.keys()) {
+    RT_CHECK_AS(FormatError, name.find('/') == std::string::npos, where, ": lengths: '", name,
+                "' is not the name of a file");
+    out[name] = fields.integer(name.c_str());
+  }
+  return out;
+}
+
+static void check_steps(const TrainState& s, const std::string& where, int64_t per_epoch) {
+  RT_CHECK_AS(FormatError, s.batch <= per_epoch, where, ": batch ", s.batch, " of an epoch of ", per_epoch);
+  const bool fits = s.epoch <= s.step / per_epoch && s.step == s.epoch * per_epoch + s.batch;
+  RT_CHECK_AS(FormatError, fits, where, ": step ", s.step, " is not batch ", s.batch, " after ", s.epoch, " epochs of ",
+              per_epoch);
+}
+
 TrainState parse_train_state(const Json& json, const std::string& where, int64_t steps_per_epoch) {
-  constexpr int64_t kMost = int64_t{1} << 53;  // maximum of a count, so that sums do not overflow
+  constexpr int64_t kMax = int64_t{1} << 53;  // maximum of a count, so that sums do not overflow
   TrainState s;
   const JsonFields state(json, where), tally = state.object("tally"), seconds = state.object("seconds"),
                                        random = state.object("random");
-  s.step = state.whole("step", 0, kMost), s.epoch = state.whole("epoch", 0, kMost),
-  s.batch = state.whole("batch", 0, kMost);
-  s.tally.samples = tally.whole("samples", 0, kMost), s.tally.loss = tally.real("loss", kLowest);
-  s.tally.top5 = tally.whole("top5", 0, s.tally.samples), s.tally.top1 = tally.whole("top1", 0, s.tally.top5);
+  s.step = state.integer("step", 0, kMax), s.epoch = state.integer("epoch", 0, kMax),
+  s.batch = state.integer("batch", 0, kMax);
+  s.tally.samples = tally.integer("samples", 0, kMax), s.tally.loss = tally.real("loss", kLowest);
+  s.tally.top5 = tally.integer("top5", 0, s.tally.samples), s.tally.top1 = tally.integer("top1", 0, s.tally.top5);
   s.seconds = {seconds.real("whole", 0), seconds.real("data", 0), seconds.real("forward", 0),
                seconds.real("backward", 0), seconds.real("optimizer", 0)};
   s.random = {random.bits("seed"), Stream(random.bits("stream")), random.bits("counter")};
-  if (state.has("reported")) s.reported = state.whole("reported", 0, 1) == 1;
-  if (state.has("validated")) s.validated = state.whole("validated", 0, s.step);
-  if (state.has("counters")) s.counters = state.wholes("counters");
-  if (state.has("parameter_steps")) s.parameter_steps = state.wholes("parameter_steps", s.step);
+  if (state.has("reported")) s.reported = state.integer("reported", 0, 1) == 1;
+  if (state.has("validated")) s.validated = state.integer("validated", 0, s.step);
+  if (state.has("counters")) s.counters = state.integers("counters");
+  if (state.has("parameter_steps")) s.parameter_steps = state.integers("parameter_steps", s.step);
   if (state.has("best")) {
     const JsonFields best = state.object("best");
-    s.best = TrainState::Best{best.whole("step", 0, s.step), score_in(best)};
+    s.best = TrainState::Best{best.integer("step", 0, s.step), score_in(best)};
   }
   if (state.has("improved")) {
     const JsonFields improved = state.object("improved");
-    s.improved = TrainState::Improved{improved.whole("epoch", 0, kMost), score_in(improved)};
+    s.improved = TrainState::Improved{improved.integer("epoch", 0, kMax), score_in(improved)};
   }
   if (state.has("watched")) {
     const JsonFields watched = state.object("watched");
-    s.watched = Watched{watched.real("best", kLowest), watched.whole("bad", 0, kMost),
-                        watched.whole("cooldown", 0, kMost), watched.real("lr", 0)};
+    s.watched = Watched{watched.real("best", kLowest), watched.integer("bad", 0, kMax),
+                        watched.integer("cooldown", 0, kMax), watched.real("lr", 0)};
   }
   if (state.has("trained_s")) s.trained = state.real("trained_s", 0);
   if (state.has("traffic")) {
     const JsonFields traffic = state.object("traffic");
-    s.traffic = {traffic.whole("bytes"), traffic.real("seconds", 0), traffic.real("exposed", 0)};
+    s.traffic = {traffic.integer("bytes"), traffic.real("seconds", 0), traffic.real("exposed", 0)};
   }
-  const JsonFields lengths = state.object("lengths");
-  for (const std::string& name : lengths.keys()) {
-    RT_CHECK_AS(FormatError, name.find('/') == std::string::npos, where, ": lengths: '", name,
-                "' is not the name of a file");
-    s.lengths[name] = lengths.whole(name.c_str());
-  }
-  if (steps_per_epoch == 0) return s;
-  RT_CHECK_AS(FormatError, s.batch <= steps_per_epoch, where, ": batch ", s.batch, " of an epoch of ", steps_per_epoch);
-  const bool fits = s.epoch <= s.step / steps_per_epoch && s.step == s.epoch * steps_per_epoch + s.batch;
-  RT_CHECK_AS(FormatError, fits, where, ": step ", s.step, " is not batch ", s.batch, " after ", s.epoch, " epochs of ",
-              steps_per_epoch);
+  s.lengths = lengths_in(state.object("lengths"), where);
+  if (steps_per_epoch > 0) check_steps(s, where, steps_per_epoch);
   return s;
 }
 

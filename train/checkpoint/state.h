@@ -13,7 +13,7 @@ namespace ringtape {
 
 // Seconds of a pass: the total and its parts.
 struct PassSeconds {
-  double whole = 0, data = 0, forward = 0, backward = 0, optimizer = 0;
+  double total = 0, data = 0, forward = 0, backward = 0, optimizer = 0;
 };
 
 // Communication of a pass, as rank 0 saw it.

@@ -157,7 +157,7 @@ class Report {
     for (const Json& now : json_["rows"])
       for (const Json& old : before["rows"]) {
         const JsonFields row(old, path + ": rows");
-        if (now["bytes"] != row.whole("bytes")) continue;
+        if (now["bytes"] != row.integer("bytes")) continue;
         for (const char* side : {"out_of_place", "in_place"}) {
           const double was = row.object(side).real("busbw", 0), is = now[side]["busbw"].get<double>();
           ++compared;

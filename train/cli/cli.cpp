@@ -25,6 +25,19 @@ static int failed(int code, std::string& cause, const std::string& message, bool
   return code;
 }
 
+static std::vector<Command> all_commands() {
+  return {train_command(),         pretrain_command(),
+          find_lr_command(),       evaluate_command(),
+          predict_command(),       embed_command(),
+          export_command(),        compare_command(),
+          view_command(),          launch_command(),
+          store_command(),         bench_step_command(),
+          bench_tune_command(),    bench_collectives_command(),
+          data_info_command(),     data_verify_command(),
+          data_download_command(), doctor_command(),
+          list_command()};
+}
+
 int main(int argc, char** argv) {
   open_standard_streams();
   raise_descriptor_limit();
@@ -36,16 +49,7 @@ int main(int argc, char** argv) {
   int code;
   try {
     raise_stack_limit();
-    commands = {train_command(),         pretrain_command(),
-                find_lr_command(),       evaluate_command(),
-                predict_command(),       embed_command(),
-                export_command(),        compare_command(),
-                view_command(),          launch_command(),
-                store_command(),         bench_step_command(),
-                bench_tune_command(),    bench_collectives_command(),
-                data_info_command(),     data_verify_command(),
-                data_download_command(), doctor_command(),
-                list_command()};
+    commands = all_commands();
     for (const auto& [name, meant] : env::misspelt())
       log_warn("the environment has ", name, ", which means nothing here; did you mean ", meant, "?");
     code = dispatch_command(commands, argc, argv, command);

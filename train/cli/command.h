@@ -32,10 +32,12 @@ struct Command {
   std::string usage;    // the rest of the usage line: "RUN|FILE [FLAGS]"
   std::vector<std::string> examples;
   std::vector<Flag> flags;
-  size_t positionals = 0;                     // the maximum
-  bool takes_command = false;                 // takes a command after "--"
-  bool meets = false;                         // its ranks wait for each other
-  std::function<int(const Invocation&)> run;  // returns the exit code; throws for errors
+  size_t positionals = 0;      // the maximum
+  bool takes_command = false;  // takes a command after "--"
+  bool meets = false;          // its ranks wait for each other
+  // What flags are if they are not given, in place of Flag::fallback, by name.
+  std::function<std::map<std::string, std::string>(const Invocation&)> defaults = {};
+  std::function<int(const Invocation&)> run = {};  // returns the exit code; throws for errors
 };
 
 Command train_command();

@@ -95,6 +95,17 @@ std::string row_text(const Json& row) {
                      mb("inputs"), mb("model"), mb("outputs"));
 }
 
+constexpr const char* kHead =
+    "%s, %zu devices from %s, %d threads in all: one forward pass, median of %d rounds\n\n"
+    "| batch | single, ms | dp, ms | speed-up | dp-persistent, ms | speed-up | MB of inputs | of the model | of "
+    "outputs "
+    "|\n|---|---|---|---|---|---|---|---|---|\n";
+constexpr const char* kExplanation =
+    "\nFor each of M = %zu devices a pass of dp sends a part of the batch, the model (%zu tensors) and the outputs "
+    "back: 3 M\ntransfers, of which 3 stay on the first device. The model has the same size for every batch, so that "
+    "for a small\nbatch its transfer takes more time than the other devices save. With --dp-persistent the model is "
+    "sent only after\nit has changed: 2 M transfers remain. CPU devices share the machine's cores.\n";
+
 }  // namespace
 
 int compare_inference(const Invocation& invocation) {
@@ -113,12 +124,8 @@ int compare_inference(const Invocation& invocation) {
   const bool json = invocation.has("json");
   const size_t m = inference.devices().size();
   if (!json)
-    std::printf(
-        "%s, %zu devices from %s, %d threads in all: one forward pass, median of %d rounds\n\n"
-        "| batch | single, ms | dp, ms | speed-up | dp-persistent, ms | speed-up | MB of inputs | of the model | of "
-        "outputs |\n"
-        "|---|---|---|---|---|---|---|---|---|\n",
-        options.model.name.c_str(), m, options.execution.device.c_str(), int(options.execution.threads), kRounds);
+    std::printf(kHead, options.model.name.c_str(), m, options.execution.device.c_str(), int(options.execution.threads),
+                kRounds);
   Json rows = Json::list();
   for (const int64_t batch : batches) {
     const Json& row = rows.push_back(inference.measure(batch));
@@ -130,15 +137,7 @@ int compare_inference(const Invocation& invocation) {
     std::printf("%s\n", all.text().c_str());
     return 0;
   }
-  std::printf(
-      "\nFor each of M = %zu devices a pass of dp sends a part of the batch, the model (%zu tensors) and the outputs "
-      "back: 3 M\n"
-      "transfers, of which 3 stay on the first device. The model has the same size for every batch, so that for a "
-      "small\n"
-      "batch its transfer takes more time than the other devices save. With --dp-persistent the model is sent only "
-      "after\n"
-      "it has changed: 2 M transfers remain. CPU devices share the machine's cores.\n",
-      m, inference.tensors());
+  std::printf(kExplanation, m, inference.tensors());
   return 0;
 }
 

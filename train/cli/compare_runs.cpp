@@ -44,6 +44,7 @@ TrainOptions wanted_options(const Contender& training, const Given& config, cons
   else apply_flags(out, training.flags, {config});
   if (out.trainer.batch_size_per_rank > 0) out.trainer.batch_size = there.trainer.batch_size;
   out.execution.seed = there.execution.seed;  // the seed in the run's name
+  if (out.execution.precision.empty()) out.execution.precision = there.execution.precision;
   return out;
 }
 

@@ -17,7 +17,7 @@
 #include "kernels/kernel.h"
 #include "train/cli/command.h"
 #include "train/data/dataset.h"
-#include "train/data/download.h"
+#include "train/data/sets/download.h"
 #include "train/io/json.h"
 #include "train/run/device_check.h"
 #include "train/run/environment.h"

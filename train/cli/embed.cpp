@@ -6,7 +6,7 @@
 #include "core/registry.h"
 #include "train/cli/common.h"
 #include "train/cli/trained.h"
-#include "train/data/encoded_images.h"
+#include "train/data/files/encoded_images.h"
 #include "train/evaluation/features.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
@@ -25,19 +25,27 @@ std::string names_of(const Dataset& data) {
   return out;
 }
 
+// The files to be written, which are different ones; null: not asked for.
+struct Outputs {
+  const std::string *features, *labels, *files;
+};
+Outputs outputs(const Invocation& invocation) {
+  const Outputs o{invocation.flag("out"), invocation.flag("labels"), invocation.flag("files")};
+  RT_CHECK_AS(UsageError, o.features, "embed: needs --out FILE.npy, the file for the features");
+  RT_CHECK_AS(UsageError, !o.labels || *o.labels != *o.features, "--labels ", *o.features,
+              ": is also --out; choose two files");
+  RT_CHECK_AS(UsageError, !o.files || (*o.files != *o.features && !(o.labels && *o.files == *o.labels)), "--files ",
+              *o.files, ": is also --", *o.files == *o.features ? "out" : "labels", "; choose two files");
+  return o;
+}
+
 int run_embed(const Invocation& invocation) {
-  const std::string* const out = invocation.flag("out");
-  RT_CHECK_AS(UsageError, out, "embed: needs --out FILE.npy, the file for the features");
+  const auto [out, labels, files] = outputs(invocation);
   const std::string* const given = invocation.flag("split");
   const std::string split = given ? *given : "test";
   const std::vector<std::string> splits = {"train", "test"};
   check_known("value", split, splits, "--split: ");
   Trained trained = find_trained(invocation, "embed");
-  const std::string* const labels = invocation.flag("labels");
-  const std::string* const files = invocation.flag("files");
-  RT_CHECK_AS(UsageError, !labels || *labels != *out, "--labels ", *out, ": is also --out; choose two files");
-  RT_CHECK_AS(UsageError, !files || (*files != *out && !(labels && *files == *labels)), "--files ", *files,
-              ": is also --", *files == *out ? "out" : "labels", "; choose two files");
   check_output(trained, "out", *out);
   if (labels) check_output(trained, "labels", *labels);
   if (files) check_output(trained, "files", *files);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "autograd/autocast.h"
+#include "core/part.h"
 #include "core/registry.h"
 #include "train/cli/common.h"
 #include "train/cli/trained.h"
@@ -132,8 +133,9 @@ template <Judge judge> int test_features(const Invocation& invocation, Trained t
   const auto shuffled = [&] {
     return holdout(train.size(), 0, uint64_t(options.execution.seed)).train;
   };  // as in a training run
+  const int64_t queried = kEvalBatch * options.trainer.limit_eval_batches;
   const Features bank = features(train, "train", limit > 0 ? shuffled() : all_samples(train), limit),
-                 queries = features(test, "test", all_samples(test), kEvalBatch * options.trainer.limit_eval_batches);
+                 queries = features(test, "test", evenly(test.size(), queried > 0 ? queried : test.size()), 0);
   print_judged(invocation, trained.weights, task, judge(invocation, bank, queries, task), bank, queries);
   return 0;
 }

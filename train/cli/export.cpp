@@ -24,6 +24,12 @@ std::string onnx_of(const Task& task, bool backbone, const std::map<std::string,
   return onnx::model_of(*task.model, f, task.spec.image, backbone ? "features" : "logits", metadata);
 }
 
+// The text beside a file of weights, which says how PyTorch reads it.
+std::string readme_of(const std::filesystem::path& weights) {
+  if (weights.extension() == ".safetensors") return std::filesystem::path(weights).replace_extension(".md").string();
+  return weights.string() + ".md";
+}
+
 int run_export(const Invocation& invocation) {
   const std::string* const out = invocation.flag("out");
   const bool as_onnx = out && out->ends_with(".onnx");
@@ -31,11 +37,7 @@ int run_export(const Invocation& invocation) {
               "export: needs --out FILE.safetensors, FILE.pth or FILE.onnx, the file for the weights",
               out ? concat(", got '", *out, "'") : "");
   const Trained trained = find_trained(invocation, "export");
-  const std::string name = std::filesystem::path(*out).filename().string(),
-                    readme = as_onnx ? ""
-                             : name.ends_with(".safetensors")
-                                 ? std::filesystem::path(*out).replace_extension(".md").string()
-                                 : *out + ".md";
+  const std::string name = std::filesystem::path(*out).filename().string(), readme = as_onnx ? "" : readme_of(*out);
   check_output(trained, "out", *out);
   const bool ours = as_onnx || !is_there(readme) || read_file(readme).find(concat('`', name, '`')) != std::string::npos;
   RT_CHECK_AS(UsageError, ours, readme, ": is in the way, a text that no export has written; choose another --out");

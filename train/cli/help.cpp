@@ -11,12 +11,12 @@ namespace ringtape::cli {
 
 // The width in columns: $COLUMNS, else that of the terminal, else 80.
 static size_t width() {
-  constexpr int kLeast = 40, kMost = 100;
+  constexpr int kLeast = 40, kMax = 100;
   const char* const columns = std::getenv("COLUMNS");
   int out = columns ? std::atoi(columns) : 0;
   winsize size{};
   if (out <= 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) out = size.ws_col;
-  return size_t(out <= 0 ? 80 : std::clamp(out, kLeast, kMost));
+  return size_t(out <= 0 ? 80 : std::clamp(out, kLeast, kMax));
 }
 
 // Wraps `text`, indented by `indent` columns; the caller has written the first indentation.
@@ -88,6 +88,7 @@ std::string command_help(const Command& command, const Invocation& invocation, b
   std::string out = wrapped(command.summary, 0) + "\n" + usage + wrapped(command.usage, usage.size());
   if (!command.examples.empty()) out += "\nExamples:\n";
   for (const std::string& text : command.examples) out += example(text);
+  const auto defaults = command.defaults ? command.defaults(invocation) : std::map<std::string, std::string>();
   size_t longest = 0;
   for (const Flag& f : command.flags)
     if (is_shown(f, invocation, all)) longest = std::max(longest, f.typed().size() + 1 + f.placeholder.size());
@@ -96,7 +97,9 @@ std::string command_help(const Command& command, const Invocation& invocation, b
   for (const Flag& f : command.flags) {
     if (!is_shown(f, invocation, all)) continue;
     if (group != f.group) out += "\n" + (group = f.group) + ":\n";
-    const std::string text = f.help + (f.fallback.empty() ? "" : " [" + f.fallback + "]");
+    const auto other = defaults.find(f.name);
+    const std::string& fallback = other != defaults.end() && f.owner.empty() ? other->second : f.fallback;
+    const std::string text = f.help + (fallback.empty() ? "" : " [" + fallback + "]");
     out += entry("  " + f.typed() + " " + f.placeholder, text, indent);
   }
   return all ? out : out + hint_of_more(command);

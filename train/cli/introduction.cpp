@@ -45,68 +45,83 @@ static std::string names_text(const Splits& data) {
   return concat(" (", out, names.size() > kShown ? ", ...)" : ")");
 }
 
+static std::string data_line(const Splits& d, const Learner& learner) {
+  const auto count = [](const std::vector<int64_t>& samples) { return with_commas(int64_t(samples.size())); };
+  return concat(
+      "data   ", d.train.name, " (", d.train.source, "): ", count(learner.split.train), " training, ",
+      count(learner.split.val), " validation, ", with_commas(d.test.size()), " test images of ", image_text(d.train),
+      d.train.classes > 0 ? concat(", ", d.train.classes, d.train.classes == 1 ? " class" : " classes", names_text(d))
+                          : ", without labels",
+      d.train.is_encoded() ? ", decoded for each batch" : "");
+}
+
+static std::string model_line(const RunSetup& task, const Trainer& trainer) {
+  const ScheduleOptions& s = task.options.schedule;
+  const std::string scaled =
+      trainer.lr() == s.lr ? "" : fmt::format(" ({:g}, {} scaling with the ranks)", s.lr, s.lr_scale);
+  const int64_t all = nn::count_parameters(*task.model), frozen = model_size(*task.model).frozen;
+  const std::string trained = frozen == 0 ? "" : concat(" (", with_commas(all - frozen), " of them trained)");
+  return concat("model  ", trainer.learner().facts.title, ", ", with_commas(all), " parameters", trained, "; ",
+                task.options.step.optimizer.name, ", learning rate ", fmt::format("{:g}", trainer.lr()), scaled,
+                ", batch ", task.options.trainer.batch_size, ", ", with_commas(trainer.steps_per_epoch()),
+                " steps per epoch, ", with_commas(task.options.trainer.epochs),
+                task.options.trainer.epochs == 1 ? " epoch" : " epochs");
+}
+
+static std::string weights_line(const RunSetup& task) {
+  const Dataset& d = task.data.train;
+  const auto& [last_layer, others, prefix, own, left_out] = task.initial;
+  return concat(
+      "begin  ", task.options.weights, prefix.empty() ? "" : concat(", below '", printable(prefix), "'"),
+      last_layer ? "" : ", with a new last layer",
+      others == 0 ? "" : concat(" (its own has ", others == d.classes ? "other" : with_commas(others), " classes)"),
+      left_out.empty() ? "" : concat("; not used: ", printable(left_out)),
+      own ? "" : concat("; says nothing of its images' normalisation, these are by ", normalisation_text(d)));
+}
+
+static std::string ranks_line(const TrainOptions& o, const World& world) {
+  const int64_t batch = o.trainer.batch_size, most = part_of(batch, world.size(), 0).size(),
+                least = part_of(batch, world.size(), world.size() - 1).size();
+  return concat("ranks  ", world.size(), " over ", world.group().transport().name(), ", ",
+                o.parallel.strategy == "auto" ? "ddp" : o.parallel.strategy, "; each ", least,
+                most > least ? concat(" or ", most) : "", " images per batch",
+                o.parallel.sync_bn ? "; batch normalisation over all" : "");
+}
+
+static std::string shards_line(const RunSetup& task, const Trainer& trainer, int ranks) {
+  const StrategyEntry& strategy = task.options.parallel.entry();
+  return concat("shards ", ranks, " of the optimizer's state",
+                strategy.shards(Sharded::weights)     ? ", the gradients and the weights"
+                : strategy.shards(Sharded::gradients) ? " and the gradients"
+                                                      : "",
+                "; with the weights ", megabytes(trainer.state_bytes()), " on this rank instead of ",
+                megabytes(model_state_bytes(model_size(*task.model), task.options.step, {}, 1)));
+}
+
+static std::string replicas_line(const RunSetup& task) {
+  std::string names;
+  for (const Device device : task.replicas->devices()) names += concat(names.empty() ? "" : ", ", device);
+  return concat("dp     replicas on ", names, task.options.parallel.dp_persistent ? ", kept between steps" : "",
+                task.options.parallel.sync_bn ? "; batch normalisation over all" : "",
+                "; running statistics of replica 0");
+}
+
 std::vector<std::string> introduction(const RunSetup& task, const Trainer& trainer, const World& world,
                                       const RunDir& run) {
   std::vector<std::string> out;
-  const TrainOptions& o = task.options;
-  const Splits& d = task.data;
-  if (const std::string note = precision_note(o.execution); !note.empty()) out.push_back("note   " + note);
-  out.push_back(concat(
-      "data   ", d.train.name, " (", d.train.source, "): ", with_commas(int64_t(trainer.learner().split.train.size())),
-      " training, ", with_commas(int64_t(trainer.learner().split.val.size())), " validation, ",
-      with_commas(d.test.size()), " test images of ", image_text(d.train),
-      d.train.classes > 0 ? concat(", ", d.train.classes, d.train.classes == 1 ? " class" : " classes", names_text(d))
-                          : ", without labels",
-      d.train.is_encoded() ? ", decoded for each batch" : ""));
+  if (const std::string note = precision_note(task.options.execution); !note.empty()) out.push_back("note   " + note);
+  out.push_back(data_line(task.data, trainer.learner()));
   if (task.tested)
     out.push_back(concat("kNN    tested with ", task.tested->train.name, " (", task.tested->train.source,
                          "): ", with_commas(task.tested->train.size()), " training, ",
                          with_commas(task.tested->test.size()), " test images"));
-  const ScheduleOptions& s = o.schedule;
-  const std::string scaled =
-      trainer.lr() == s.lr ? "" : fmt::format(" ({:g}, {} scaling with the ranks)", s.lr, s.lr_scale);
-  const int64_t frozen = model_size(*task.model).frozen;
-  const std::string trained =
-      frozen == 0 ? "" : concat(" (", with_commas(nn::count_parameters(*task.model) - frozen), " of them trained)");
-  out.push_back(concat("model  ", trainer.learner().facts.title, ", ", with_commas(nn::count_parameters(*task.model)),
-                       " parameters", trained, "; ", o.step.optimizer.name, ", learning rate ",
-                       fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.trainer.batch_size, ", ",
-                       with_commas(trainer.steps_per_epoch()), " steps per epoch"));
+  out.push_back(model_line(task, trainer));
   if (const std::string note = warmup_beyond_end(trainer.schedule()); !note.empty()) out.push_back("note   " + note);
-  if (!o.weights.empty()) {
-    const auto& [last_layer, others, prefix, own, left_out] = task.initial;
-    out.push_back(concat(
-        "begin  ", o.weights, prefix.empty() ? "" : concat(", below '", printable(prefix), "'"),
-        last_layer ? "" : ", with a new last layer",
-        others == 0 ? ""
-                    : concat(" (its own has ", others == d.train.classes ? "other" : with_commas(others), " classes)"),
-        left_out.empty() ? "" : concat("; not used: ", printable(left_out)),
-        own ? "" : concat("; says nothing of its images' normalisation, these are by ", normalisation_text(d.train))));
-  }
-  if (world.size() > 1) {
-    const Part most = part_of(o.trainer.batch_size, world.size(), 0),
-               least = part_of(o.trainer.batch_size, world.size(), world.size() - 1);
-    out.push_back(concat("ranks  ", world.size(), " over ", world.group().transport().name(), ", ",
-                         o.parallel.strategy == "auto" ? "ddp" : o.parallel.strategy, "; each ", least.size(),
-                         most.size() > least.size() ? concat(" or ", most.size()) : "", " images per batch",
-                         o.parallel.sync_bn ? "; batch normalisation over all" : ""));
-  }
-  if (world.size() > 1 && o.parallel.entry().shards()) {
-    ParallelOptions whole;
-    out.push_back(concat("shards ", world.size(), " of the optimizer's state",
-                         o.parallel.entry().shards(Sharded::weights)     ? ", the gradients and the weights"
-                         : o.parallel.entry().shards(Sharded::gradients) ? " and the gradients"
-                                                                         : "",
-                         "; with the weights ", megabytes(trainer.state_bytes()), " on this rank instead of ",
-                         megabytes(model_state_bytes(model_size(*task.model), o.step, whole, 1))));
-  }
-  if (task.replicas) {
-    std::string names;
-    for (const Device device : task.replicas->devices()) names += concat(names.empty() ? "" : ", ", device);
-    out.push_back(concat("dp     replicas on ", names, o.parallel.dp_persistent ? ", kept between steps" : "",
-                         o.parallel.sync_bn ? "; batch normalisation over all" : "",
-                         "; running statistics of replica 0"));
-  }
+  if (!task.options.weights.empty()) out.push_back(weights_line(task));
+  if (world.size() > 1) out.push_back(ranks_line(task.options, world));
+  if (world.size() > 1 && task.options.parallel.entry().shards())
+    out.push_back(shards_line(task, trainer, world.size()));
+  if (task.replicas) out.push_back(replicas_line(task));
   out.push_back("run    " + run.path());
   return out;
 }

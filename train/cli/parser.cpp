@@ -40,11 +40,13 @@ bool is_true(const std::string& flag, const std::string& value) {
   return value == "true";
 }
 
+bool takes_list(const std::string& placeholder) { return placeholder == "LIST" || placeholder.ends_with(",..."); }
+
 enum class Help : uint8_t { none, usual, all };
 
 // The words of a command line: values of flags, as typed ("--lr", "-n"), and the rest.
 struct Words {
-  std::map<std::string, std::string> values;  // the last one of each flag
+  std::map<std::string, std::string> values;  // the last one of each flag; of a flag for a list, all of them
   std::vector<std::string> rest;              // in their order; unknown flags, too
 };
 
@@ -69,7 +71,9 @@ Words split(const Command& command, std::vector<std::string> args) {
     }
     const auto& [typed, placeholder] = *known;
     const std::string attached = arg.substr(std::min(end + is_long, arg.size()));
-    std::string& value = out.values[typed] = attached;
+    std::string& value = out.values[typed];
+    const std::string before = takes_list(placeholder) ? value + (value.empty() ? "" : ",") : "";
+    value = attached;
     if (placeholder.empty() && !is_long && !attached.empty()) {  // -hx is -h -x
       value = "true";
       args[i--] = "-" + attached;
@@ -79,6 +83,7 @@ Words split(const Command& command, std::vector<std::string> args) {
       RT_CHECK_AS(UsageError, takes || optional, typed, ": needs a value");
       value = takes ? args[++i] : "true";
     }
+    value.insert(0, before);
   }
   return out;
 }

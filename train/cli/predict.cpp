@@ -15,7 +15,7 @@
 #include "core/printable.h"
 #include "train/cli/common.h"
 #include "train/cli/trained.h"
-#include "train/data/image_file.h"
+#include "train/data/image/image_file.h"
 #include "train/evaluation/features.h"
 #include "train/io/json.h"
 #include "train/io/look.h"

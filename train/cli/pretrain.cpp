@@ -1,4 +1,5 @@
 #include "train/cli/training.h"
+#include "train/settings/given.h"
 #include "train/settings/presets.h"
 
 namespace ringtape::cli {
@@ -21,6 +22,14 @@ Command pretrain_command() {
   command.flags.push_back({"Run", "config", "FILE",
                            "TOML file of the settings above, one per line, instead of a preset; flags override it",
                            ""});
+  command.defaults = [](const Invocation& invocation) {
+    const std::string *const preset = invocation.flag("preset"), *const method = invocation.flag("method");
+    std::map<std::string, std::string> out;
+    if (!preset && invocation.flag("config")) return out;
+    const Given recipe = read_preset(preset ? std::optional(*preset) : std::nullopt, method ? *method : "");
+    for (const Given::Setting& setting : recipe.settings) out[setting.option->name] = setting.text;
+    return out;
+  };
   command.run = [](const Invocation& invocation) { return run_training(invocation, Use::pretrain); };
   return command;
 }

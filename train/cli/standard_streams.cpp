@@ -39,8 +39,8 @@ static void pass_on(int patience) {
 }
 
 void print_line(const std::string& text) {
-  constexpr size_t kMost = 4 << 20;  // bytes
-  if (waiting.size() + text.size() > kMost) ++lost_lines;
+  constexpr size_t kMax = 4 << 20;  // bytes
+  if (waiting.size() + text.size() > kMax) ++lost_lines;
   else waiting += text + '\n';
   pass_on(0);
 }

@@ -97,7 +97,7 @@ void StepBench::step(const Batch& batch, const std::function<void(Phase)>& ended
                         .seed = uint64_t(options_.execution.seed),
                         .on_weights = [&](const std::function<void()>& write) { step_->write_weights(write); }});
   step_->run(batch.images(), batch.labels(), options_.schedule.lr, ended,
-             {.samples = batch.whole, .apart = bool(ended)});
+             {.samples = batch.global_size, .apart = bool(ended)});
 }
 
 double StepBench::run(int64_t steps) {

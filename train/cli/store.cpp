@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "comm/base/host_name.h"
-#include "comm/job/crew.h"
+#include "comm/job/membership.h"
 #include "comm/launch/elastic.h"
 #include "comm/store/tcp_store.h"
 #include "core/env.h"

@@ -46,7 +46,8 @@ TrainOptions training_options(const Invocation& invocation, Use use, std::vector
   if (comm::place_of_process() && !before.parallel.entry().replicas && !path.empty()) given[0].leave_out({"devices"});
   if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) given.push_back(recipe_of(invocation));
   std::ranges::move(apply_flags(options, invocation, given), std::back_inserter(notes));
-  if (!path.empty() && options.execution.precision == "auto") options.execution.precision = before.execution.precision;
+  if (std::string& precision = options.execution.precision; !path.empty() && (precision.empty() || precision == "auto"))
+    precision = before.execution.precision;
   RT_CHECK_AS(UsageError, use == Use::pretrain || !options.self_supervised(), "these are settings of ",
               options.method.name, ", which trains without labels; use ringtape pretrain");
   if (!path.empty()) check_same_settings(options, before, path);

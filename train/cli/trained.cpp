@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "core/printable.h"
 #include "train/cli/common.h"
-#include "train/data/shapes.h"
+#include "train/data/sets/shapes.h"
 #include "train/io/file.h"
 #include "train/io/look.h"
 #include "train/io/weights_file.h"
@@ -21,20 +21,24 @@ namespace ringtape::cli {
 namespace {
 
 // Runs and checkpoints are folders; a run may also be a name below runs/. Anything else is a file of weights.
+// Another folder may have a run's name, such as that of its images.
 std::string find_run(const std::string& target) {
-  for (const std::string& folder : {target, "runs/" + target})
-    if (is_folder_at(folder)) return folder;
-  return {};
+  const auto is_run = [](const std::string& folder) {
+    return is_there(folder + "/config.toml") || is_there(folder + "/model.safetensors");
+  };
+  const std::string here = "runs/" + target;
+  if (is_folder_at(target) && (is_run(target) || !is_run(here))) return target;
+  return is_folder_at(here) ? here : "";
 }
 
 // Maximum number of images that a file's metadata can ask for; more needs a flag.
-constexpr int64_t kMostGenerated = 200'000;
+constexpr int64_t kMaxGenerated = 200'000;
 
 // Throws UsageError if a file of weights asks for more, and no flag confirms it.
 void check_generated(const TrainOptions& options, const std::string& file, const Invocation& invocation) {
   const auto& shapes = options.data.set.of("shapes").as<ShapesOptions>();
   for (const auto& [flag, size] : {std::pair{"train-size", shapes.train_size}, {"test-size", shapes.test_size}})
-    RT_CHECK_AS(UsageError, size <= kMostGenerated || invocation.flag(flag), file, ": asks for ", with_commas(size),
+    RT_CHECK_AS(UsageError, size <= kMaxGenerated || invocation.flag(flag), file, ": asks for ", with_commas(size),
                 " generated images; if this is intended, confirm it with --", flag, " ", size);
 }
 
@@ -130,7 +134,7 @@ Beginning Trained::beginning() const {
 }
 
 std::optional<ModelSpec> spec_in_file(const Trained& trained) {
-  constexpr int64_t kSmall = 32, kImageNet = 224, kMostClasses = 1'000'000;
+  constexpr int64_t kSmall = 32, kImageNet = 224, kMaxClasses = 1'000'000;
   if (is_own(trained.header.metadata)) return {};
   const Settings settings = trained.options.model.chosen();
   const auto network = find_model(trained.options.model.name).make({{kSmall, kSmall, 3}, 1, settings});
@@ -147,8 +151,8 @@ std::optional<ModelSpec> spec_in_file(const Trained& trained) {
   if (first.size() != 4) return {};
   const std::vector<int64_t> head = shape_of(last + ".weight");
   const int64_t side = first[2] >= 7 ? kImageNet : kSmall, classes = head.size() == 2 ? head[0] : 0;
-  RT_CHECK_AS(FormatError, classes <= kMostClasses, trained.weights, ": its last layer has ", classes,
-              " classes; at most ", kMostClasses, " are expected");
+  RT_CHECK_AS(FormatError, classes <= kMaxClasses, trained.weights, ": its last layer has ", classes,
+              " classes; at most ", kMaxClasses, " are expected");
   return ModelSpec{{side, side, first[1]}, classes, settings};
 }
 

@@ -48,14 +48,14 @@ void add_events(EventFile& events, const Snapshot& snapshot, nn::Module& model) 
 // The training on rank 0 and the files of its run.
 class Leader : public Role {
  public:
-  Leader(const RunSetup& setup, const Invocation& invocation, bool said, Earlier earlier, const Journal* journal)
-      : setup_(setup), invocation_(invocation), said_(said), earlier_(earlier), journal_(journal), o_(setup.options),
+  Leader(const RunSetup& setup, const Invocation& invocation, bool said, Earlier earlier, const Backlog* backlog)
+      : setup_(setup), invocation_(invocation), said_(said), earlier_(earlier), backlog_(backlog), o_(setup.options),
         run_(claim_run_path(o_.run.name, setup.name(), o_.data.set.name), earlier), out_(run_, o_.run.json),
-        hook_(run_, on_save(o_.run), o_.run.on_save_timeout), album_(run_, hook_),
+        hook_(run_, on_save(o_.run), o_.run.on_save_timeout), snapshots_(run_, hook_),
         checkpoints_(
             run_.file("checkpoints"), o_.checkpoint.keep, [this](const std::string& path) { return hook_.needs(path); },
             [this] {
-              if (crew_) crew_->check();
+              if (membership_) membership_->check();
             }) {}
 
   void begin(Trainer& trainer, const World& world) override;
@@ -84,7 +84,7 @@ class Leader : public Role {
   bool fit(Trainer& trainer, const World& world);
   // Throws if other ranks have gone on without this process: then it must not write to the run.
   void check(const World& world) const {
-    if (world.crew) world.crew->check();
+    if (world.membership) world.membership->check();
   }
   void wait_for_files();
   void save_what_is_due(Trainer& trainer);
@@ -93,15 +93,15 @@ class Leader : public Role {
   const Invocation& invocation_;
   const bool said_;
   const Earlier earlier_;
-  const Journal* const journal_;
+  const Backlog* const backlog_;
   const Clock::time_point begin_ = Clock::now();
   const TrainOptions& o_;
   RunDir run_;
   Output out_;
   SaveHook hook_;
-  SnapshotFiles album_;
+  SnapshotFiles snapshots_;
   const Checkpoints checkpoints_;
-  comm::Crew* crew_ = nullptr;  // null: ranks do not come and go
+  comm::Membership* membership_ = nullptr;  // null: ranks do not come and go
   std::optional<MetricsLog> log_;
   static constexpr int kNoted = 1000;  // lines: many more than ranks can differ by
   std::vector<Metrics> all_;           // but for steps; of a leader that takes over, once all are written
@@ -135,7 +135,7 @@ std::vector<std::string> Leader::resume(Trainer& trainer, const World& world) {
   if (hook_.used()) hook_.earlier(checkpoints_, found->state.step, course);  // before old ones are removed
   checkpoints_.settle(found->state);
   run_.note_checkpoint();
-  album_.go_on_from(found->state.epoch);
+  snapshots_.go_on_from(found->state.epoch);
   const int writers = std::max(int(found->state.counters.size()), 1), ranks = world.size();
   const std::string others = concat("; it was written by ", writers, writers == 1 ? " rank" : " ranks", ", and ", ranks,
                                     " do not go on with the same bits");
@@ -166,12 +166,12 @@ void Leader::introduce(const Trainer& trainer, const World& world) {
 }
 
 void Leader::save(Trainer& trainer) {
-  album_.finish();
+  snapshots_.finish();
   TrainState state = trainer.state();
   state.lengths = log_->sync();
   keep_contents();
   hook_.checkpoint(checkpoints_.save(state, trainer.files(), trainer.course()));
-  if (crew_) crew_->check();  // it may have been stopped meanwhile
+  if (membership_) membership_->check();  // it may have been stopped meanwhile
   run_.note_checkpoint();
 }
 
@@ -186,12 +186,12 @@ void Leader::load_best(const Trainer& trainer, int64_t step) const {
 }
 
 void Leader::stopped(const Trainer& trainer, const World& world) {
-  const bool alone = world.crew && world.crew->is_last();
+  const bool alone = world.membership && world.membership->is_last();
   const char* const why = alone ? "because fewer than --min-ranks are left," : "by a signal";
   out_.line(concat("stopped ", why, " at step ", trainer.steps(), ", with a checkpoint; resume it with --resume --run ",
                    run_.path()));
   if (world.size() > 1) return wait_for_files();
-  album_.finish();
+  snapshots_.finish();
   if (hook_.waits()) out_.line("waiting for --on-save; the same signal, a second or more after the first, ends that");
   hook_.finish([] { return false; }, say_);  // or until a second signal
 }
@@ -199,7 +199,7 @@ void Leader::stopped(const Trainer& trainer, const World& world) {
 // The launcher of several ranks ends the last one ten seconds after the first by default (--grace).
 void Leader::wait_for_files() {
   const auto most = Clock::now() + std::chrono::seconds(8);
-  album_.finish();
+  snapshots_.finish();
   hook_.finish([&] { return Clock::now() > most; }, say_);
 }
 
@@ -222,7 +222,7 @@ void Leader::finish(const Trainer& trainer, const World& world) {
   out_.line(
       concat("saved  ", weights, o_.step.ema > 0 ? ", the averaged weights" : "",
              o_.checkpoint.exported == "best" ? concat(", of step ", trainer.state().best->step, ", the best") : ""));
-  album_.finish();
+  snapshots_.finish();
   check(world);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
   if (earlier_ == Earlier::take_over) all_ = log_->earlier();
@@ -238,7 +238,7 @@ void Leader::finish(const Trainer& trainer, const World& world) {
   if (no_report) std::rethrow_exception(no_report);
   const bool has_more = hook_.used() || !trainer.ended_by().empty();  // the last validation may be the best
   if (has_more && is_there(checkpoints_.path_of(trainer.steps()))) checkpoints_.settle(trainer.state());
-  if (world.crew) world.crew->finish();
+  if (world.membership) world.membership->finish();
 }
 
 void Leader::open_log(const Trainer& trainer) {
@@ -257,9 +257,9 @@ void Leader::add_missing(const Metrics& m, const Trainer& trainer) {
 
 // Does what another rank may have left undone when it was lost.
 void Leader::take_place(Trainer& trainer) {
-  if (journal_)
-    for (const Metrics& m : *journal_) add_missing(m, trainer);
-  album_.go_on_from(trainer.epochs_begun());
+  if (backlog_)
+    for (const Metrics& m : *backlog_) add_missing(m, trainer);
+  snapshots_.go_on_from(trainer.epochs_begun());
   if (hook_.used()) hook_.earlier(checkpoints_, trainer.steps(), trainer.course());
 }
 
@@ -270,42 +270,42 @@ void Leader::save_what_is_due(Trainer& trainer) {
 }
 
 void Leader::tell_of_ranks(const Trainer& trainer, const World& world) {
-  const comm::Deal& deal = world.crew->deal();
-  if (deal.number == 1) return;
+  const comm::Assignment& assignment = world.membership->assignment();
+  if (assignment.number == 1) return;
   Json note{{"split", kMembership},    {"epoch", trainer.state().epoch + 1},
-            {"step", trainer.steps()}, {"generation", deal.number},
-            {"ranks", world.size()},   {"cause", deal.cause}};
+            {"step", trainer.steps()}, {"generation", assignment.number},
+            {"ranks", world.size()},   {"cause", assignment.cause}};
   std::string stopped;
   if (world.stopped) {
     const double seconds = comm::Seconds(comm::Clock::now() - *world.stopped).count();
     note["stopped_s"] = seconds, stopped = fmt::format("; stopped {:.2f} s", seconds);
   }
-  out_.line(concat("ranks  ", deal.summary(), "; after step ", trainer.steps(), stopped));
+  out_.line(concat("ranks  ", assignment.summary(), "; after step ", trainer.steps(), stopped));
   log_->note(note);
 }
 
 void Leader::start(Trainer& trainer, const World& world) {
-  const int source = world.crew ? world.crew->deal().source : -1;
+  const int source = world.membership ? world.membership->assignment().source : -1;
   const bool goes_on = earlier_ == Earlier::resume || earlier_ == Earlier::take_over;
   const bool resumes = source < 0 && (o_.run.resume || goes_on);
-  crew_ = world.crew;
+  membership_ = world.membership;
   const std::vector<std::string> resumed = resumes ? resume(trainer, world) : std::vector<std::string>();
   const bool first = !log_, takes_over = first && earlier_ == Earlier::take_over;
   if (first && !takes_over) introduce(trainer, world);
   for (const std::string& line : resumed) out_.line(line);
-  std::istringstream lines(trainer.share_state(std::max(source, 0), newest_lines(journal_)));
+  std::istringstream lines(trainer.share_state(std::max(source, 0), newest_lines(backlog_)));
   check(world);
   if (first) open_log(trainer);
   if (takes_over) take_place(trainer);
   for (std::string line; std::getline(lines, line);)
     if (const auto m = parse_metrics(line, "the metrics of another rank")) add_missing(*m, trainer);
-  if (world.crew) {
+  if (world.membership) {
     tell_of_ranks(trainer, world);
     save_what_is_due(trainer);
   }
-  trainer.set_album([&](const Snapshot& snapshot) {
+  trainer.on_snapshot([&](const Snapshot& snapshot) {
     add_events(log_->events(), snapshot, *setup_.model);
-    album_.add(snapshot);
+    snapshots_.add(snapshot);
   });
 }
 
@@ -327,7 +327,7 @@ void Leader::report(const Metrics& m) {
 bool Leader::fit(Trainer& trainer, const World& world) {
   const auto report_new = [&](const Metrics& m) {
     check(world);
-    if (!world.crew || !is_written(m)) report(m);
+    if (!world.membership || !is_written(m)) report(m);
   };
   const auto save_now = [&] {
     check(world);
@@ -357,10 +357,10 @@ void Leader::logging_errors(const World& world, const std::function<void()>& f) 
     throw;
   } catch (const std::exception& e) {
     // The job goes on, perhaps without this process.
-    if (world.crew && world.crew->failed() && dynamic_cast<const CommError*>(&e)) throw;
+    if (world.membership && world.membership->failed() && dynamic_cast<const CommError*>(&e)) throw;
     run_.log(concat("error: ", error_text(e, setup_, world)));
     try {
-      album_.finish();
+      snapshots_.finish();
       hook_.finish([] { return true; }, say_);  // not for long: it names what is left
     } catch (const std::exception&) {           // as when the disk is full; the first error counts
     }
@@ -384,8 +384,8 @@ std::string error_text(const std::exception& e, const RunSetup& setup, const Wor
 }
 
 std::unique_ptr<Role> leader(const RunSetup& setup, const Invocation& invocation, bool said, Earlier earlier,
-                             const Journal* journal) {
-  return std::make_unique<Leader>(setup, invocation, said, earlier, journal);
+                             const Backlog* backlog) {
+  return std::make_unique<Leader>(setup, invocation, said, earlier, backlog);
 }
 
 }  // namespace ringtape::cli

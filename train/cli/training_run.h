@@ -17,19 +17,19 @@ namespace ringtape::cli {
 class Role {
  public:
   virtual ~Role() = default;
-  // Gives all ranks the same state: that of the run or, with a crew, of the rank that the deal names.
+  // Gives all ranks the same state: that of the run or, with a membership, of the rank that the assignment names.
   virtual void begin(Trainer& trainer, const World& world) = 0;
   virtual bool train(Trainer& trainer, const World& world) = 0;  // false: a signal stopped it
   virtual void leave() {}                                        // this process goes, the others do not
 };
-// The last metrics that a process of a crew knows. One that leads writes those that are missing.
-using Journal = std::deque<Metrics>;
-std::string newest_lines(const Journal* journal);  // what a rank whose state others take may know alone; null: nothing
+// The last metrics that a process of a membership knows. One that leads writes those that are missing.
+using Backlog = std::deque<Metrics>;
+std::string newest_lines(const Backlog* backlog);  // what a rank whose state others take may know alone; null: nothing
 // Of rank 0, which writes the files of the run. `said`: the first line has been printed.
 std::unique_ptr<Role> leader(const RunSetup& setup, const Invocation& invocation, bool said, Earlier earlier,
-                             const Journal* journal = nullptr);
+                             const Backlog* backlog = nullptr);
 // Of another rank, which writes no files of the run.
-std::unique_ptr<Role> follower(const RunSetup& setup, const Journal* journal = nullptr);
+std::unique_ptr<Role> follower(const RunSetup& setup, const Backlog* backlog = nullptr);
 
 Earlier earlier(const RunOptions& o);      // what happens to an existing run
 std::string on_save(const RunOptions& o);  // the command; empty: none

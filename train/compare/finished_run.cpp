@@ -44,13 +44,13 @@ std::optional<FinishedRun> read_finished_run(const std::string& path) {
     return value && value->is_number() ? value->get<double>() : std::nan("");
   };
   out.path = path, out.metrics = read_metrics(file);
-  out.seed = fields.has("seed") ? fields.whole("seed") : 0, out.epochs = fields.whole("epoch", 1),
-  out.steps = fields.whole("step", 1);
+  out.seed = fields.has("seed") ? fields.integer("seed") : 0, out.epochs = fields.integer("epoch", 1),
+  out.steps = fields.integer("step", 1);
   out.ended_early = end.contains("ended_by");
   out.loss = number("loss"), out.top1 = number("top1"), out.top5 = number("top5");
   out.images_per_s = number("images_per_s"), out.peak_bytes = number("peak_bytes");
   out.epoch_s = number("train_s") / double(out.epochs);
-  if (fields.has("parameters")) out.parameters = fields.whole("parameters");
+  if (fields.has("parameters")) out.parameters = fields.integer("parameters");
   if (end.contains("state_bytes")) out.state_bytes = number("state_bytes");
   if (end.contains("process_bytes")) out.process_bytes = number("process_bytes");
   if (end.contains("comm_bytes")) out.step_bytes = number("comm_bytes") / double(out.steps);

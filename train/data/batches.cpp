@@ -7,8 +7,8 @@
 
 #include "core/parallel.h"
 #include "kernels/index_select.h"
-#include "train/data/encoded_images.h"
-#include "train/data/image_cache.h"
+#include "train/data/files/encoded_images.h"
+#include "train/data/files/image_cache.h"
 #include "train/data/order.h"
 
 namespace ringtape {
@@ -149,7 +149,7 @@ void BatchMaker::make(Chunk& chunk, uint8_t* gathered, View samples, int64_t epo
   for (size_t v = 0; v < views_.size(); ++v) {
     chunk.views.emplace_back(batch_of(views_[v].shape(image_)), DType::f32, device_);
     RandomViewParams params(views_[v], seed_, uint64_t(epoch), int(v), gathered);
-    params.how = interpolation_, params.whole = cuts();
+    params.how = interpolation_, params.precropped = cuts();
     random_view(chunk.views[v], next_copy(copies_.size() > 1 ? v : 0), samples, table_, params);
   }
   if (!views_.empty()) return;
@@ -170,7 +170,7 @@ std::vector<BatchMaker::Stage> BatchMaker::make_stages() {
     check_view(c.view, image_, image_);
     out.push_back([=, view = c.view](View y, View images, View samples, View table, uint64_t epoch, bool gathered) {
       RandomViewParams params(view, seed, epoch, 0, gathered);
-      params.how = how, params.whole = whole;
+      params.how = how, params.precropped = whole;
       random_view(y, images, samples, table, params);
     });
   }

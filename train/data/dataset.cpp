@@ -9,13 +9,13 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/registry.h"
-#include "train/data/cifar.h"
-#include "train/data/encoded_images.h"
-#include "train/data/image_cache.h"
-#include "train/data/imagefolder.h"
-#include "train/data/mnist.h"
-#include "train/data/shapes.h"
-#include "train/data/webdataset.h"
+#include "train/data/files/encoded_images.h"
+#include "train/data/files/image_cache.h"
+#include "train/data/files/imagefolder.h"
+#include "train/data/files/webdataset.h"
+#include "train/data/sets/cifar.h"
+#include "train/data/sets/mnist.h"
+#include "train/data/sets/shapes.h"
 
 namespace ringtape {
 

@@ -5,8 +5,8 @@
 
 #include "core/parallel.h"
 #include "core/printable.h"
-#include "train/data/encoded_images.h"
-#include "train/data/image_contents.h"
+#include "train/data/files/encoded_images.h"
+#include "train/data/files/image_contents.h"
 #include "train/io/file.h"
 #include "train/io/hash.h"
 #include "train/io/look.h"

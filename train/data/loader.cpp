@@ -15,8 +15,8 @@
 #include "core/random.h"
 #include "core/runtime.h"
 #include "train/data/batches.h"
-#include "train/data/encoded_images.h"
-#include "train/data/image_cache.h"
+#include "train/data/files/encoded_images.h"
+#include "train/data/files/image_cache.h"
 #include "train/data/order.h"
 
 namespace ringtape {
@@ -79,7 +79,7 @@ class EpochState {
     batch_.other = this->others() > 0 ? rows(made, 0, made.size() - others) : Tensor();
     batch_.share = source_->maker.mixture(epoch_, batch_.index).label_share;
     if (scales_.defined()) batch_.scale = scales_.window({}, {}, batch_.index);
-    batch_.whole = std::min(source_->config.batch_size, samples_ - batch_.index * source_->config.batch_size);
+    batch_.global_size = std::min(source_->config.batch_size, samples_ - batch_.index * source_->config.batch_size);
     return &batch_;
   }
 

@@ -13,14 +13,14 @@
 namespace ringtape {
 
 struct Batch {
-  Tensor x;           // f32 (B, H, W, C), normalised per channel; undefined with views
-  Tensors views;      // or one such tensor per view
-  Tensor y;           // i64 (B)
-  Tensor other;       // i64 (B): labels of the images that these are mixed with; undefined: they are not mixed
-  double share = 1;   // of y, if they are
-  Tensor scale;       // Labels::scale; undefined without weights of classes
-  int64_t index = 0;  // within the epoch
-  int64_t whole = 0;  // size of this batch over all ranks
+  Tensor x;                 // f32 (B, H, W, C), normalised per channel; undefined with views
+  Tensors views;            // or one such tensor per view
+  Tensor y;                 // i64 (B)
+  Tensor other;             // i64 (B): labels of the images that these are mixed with; undefined: they are not mixed
+  double share = 1;         // of y, if they are
+  Tensor scale;             // Labels::scale; undefined without weights of classes
+  int64_t index = 0;        // within the epoch
+  int64_t global_size = 0;  // size of this batch over all ranks
 
   Labels labels() const { return {y, other, share, scale}; }
   Tensors images() const { return views.empty() ? Tensors{x} : views; }

@@ -7,7 +7,7 @@
 
 #include "core/random.h"
 #include "kernels/augment.h"
-#include "train/data/encoded_images.h"
+#include "train/data/files/encoded_images.h"
 
 namespace ringtape {
 namespace {

@@ -107,7 +107,7 @@ std::string Confusion::per_class_text() const {
 }
 
 std::string Confusion::text() const {
-  if (classes() > kMostShown) return most_frequent_mistakes();
+  if (classes() > kMaxShown) return most_frequent_mistakes();
   std::vector<std::vector<std::string>> rows{{"class \\ taken for"}};
   for (const std::string& name : names_) rows[0].push_back(printable(name));
   for (int64_t i = 0; i < classes(); ++i) {
@@ -127,7 +127,7 @@ std::string Confusion::most_frequent_mistakes() const {
       if (i != j && count(i, j) > 0) all.push_back({i, j, count(i, j)});
   std::stable_sort(all.begin(), all.end(), [](const Mistake& a, const Mistake& b) { return a.count > b.count; });
   std::vector<std::vector<std::string>> rows{{"most frequent mistakes", "taken for", "images", "of the class"}};
-  for (size_t i = 0; i < std::min(all.size(), size_t(kMostShown)); ++i)
+  for (size_t i = 0; i < std::min(all.size(), size_t(kMaxShown)); ++i)
     rows.push_back({printable(names_[size_t(all[i].label)]), printable(names_[size_t(all[i].prediction)]),
                     with_commas(all[i].count), share_text(share(all[i].count, of(all[i].label).images))});
   return table(rows);

@@ -30,10 +30,10 @@ class Confusion {
   // class of its images' predictions.
   Json per_class_json() const;
   Json json() const;
-  // Tables: one line for each class; the counts, or with more than kMostShown classes the most frequent mistakes.
+  // Tables: one line for each class; the counts, or with more than kMaxShown classes the most frequent mistakes.
   std::string per_class_text() const;
   std::string text() const;
-  static constexpr int64_t kMostShown = 20;
+  static constexpr int64_t kMaxShown = 20;
 
  private:
   std::string most_frequent_mistakes() const;

@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::string_view kEpoch = "epoch-";
 constexpr const char *kSuffix = ".safetensors", *kAbout = "ringtape.snapshot";
-constexpr int64_t kLargest = 1 << 25;                           // bytes of a file
-constexpr int64_t kMostImages = 2000, kMostRows = 10000;        // that a file may hold
-constexpr int64_t kMostConfusionRows = 40, kMostMistakes = 50;  // above: no matrix on the page; of its list
+constexpr int64_t kLargest = 1 << 25;                         // bytes of a file
+constexpr int64_t kMaxImages = 2000, kMaxRows = 10000;        // that a file may hold
+constexpr int64_t kMaxConfusionRows = 40, kMaxMistakes = 50;  // above: no matrix on the page; of its list
 
 using Parts = std::vector<std::pair<const char*, Tensor Snapshot::*>>;
 const Parts kParts = {{"images", &Snapshot::images},         {"labels", &Snapshot::labels},
@@ -49,7 +49,7 @@ class SnapshotReader {
   Json json() {
     const JsonFields about(about_, path_);
     const auto classes = about["classes"].get<std::vector<std::string>>();
-    Json out{{"epoch", about.whole("epoch")}, {"step", about.whole("step")}, {"split", about.text("split")}};
+    Json out{{"epoch", about.integer("epoch")}, {"step", about.integer("step")}, {"split", about.text("split")}};
     out["classes"] = classes;
     if (const Tensor* const images = find("images", DType::u8, {-1, -1, -1, -1}))
       add_images(*images), n_ = images->dim(0);
@@ -78,7 +78,7 @@ class SnapshotReader {
       if (t.name != name) continue;
       bool fits = t.tensor.dtype() == dtype && t.tensor.rank() == int(shape.size());
       for (int i = 0; fits && i < t.tensor.rank(); ++i)
-        fits = shape[size_t(i)] < 0 ? i > 0 || t.tensor.dim(i) <= kMostRows : shape[size_t(i)] == t.tensor.dim(i);
+        fits = shape[size_t(i)] < 0 ? i > 0 || t.tensor.dim(i) <= kMaxRows : shape[size_t(i)] == t.tensor.dim(i);
       RT_CHECK_AS(FormatError, fits, path_, ": the tensor '", name, "' has another type or shape than a snapshot's");
       return &t.tensor;
     }
@@ -99,7 +99,7 @@ class SnapshotReader {
   int64_t add_images(const Tensor& images) {
     const int64_t first = int64_t(images_.size()), h = images.dim(1), w = images.dim(2), c = images.dim(3);
     check(h > 0 && w > 0 && (c == 1 || c == 3), "has images without pixels or of other than 1 or 3 channels");
-    check(first + images.dim(0) <= kMostImages, "has too many images");
+    check(first + images.dim(0) <= kMaxImages, "has too many images");
     for (int64_t i = 0; i < images.dim(0); ++i)
       images_.push_back({{"width", w},
                          {"height", h},
@@ -118,12 +118,12 @@ class SnapshotReader {
     for (int64_t i = 0; i < c; ++i) {
       for (int64_t j = 0; j < c; ++j)
         if (i != j && n[i * c + j] > 0) mistakes.push_back({i, j, n[i * c + j]});
-      if (c <= kMostConfusionRows) rows.push_back(std::vector<int64_t>(n + i * c, n + (i + 1) * c));
+      if (c <= kMaxConfusionRows) rows.push_back(std::vector<int64_t>(n + i * c, n + (i + 1) * c));
     }
-    if (c <= kMostConfusionRows) out["confusion"] = rows;
+    if (c <= kMaxConfusionRows) out["confusion"] = rows;
     std::stable_sort(mistakes.begin(), mistakes.end(),
                      [](const Mistake& a, const Mistake& b) { return a.images > b.images; });
-    if (mistakes.size() > size_t(kMostMistakes)) mistakes.resize(size_t(kMostMistakes));
+    if (mistakes.size() > size_t(kMaxMistakes)) mistakes.resize(size_t(kMaxMistakes));
     Json list = Json::list();
     for (const Mistake& m : mistakes) list.push_back(std::vector<int64_t>{m.label, m.prediction, m.images});
     out["mistakes"] = list;
@@ -176,7 +176,7 @@ class SnapshotReader {
     const int64_t n = at.dim(0);
     const Tensor& nearest = need("neighbours", DType::i64, {n, -1});
     const int64_t k = nearest.dim(1);
-    check(n * k <= kMostRows, "has too many neighbours");
+    check(n * k <= kMaxRows, "has too many neighbours");
     const Tensor& similarity = need("similarity", DType::f32, {n, k});
     Json out = Json::list();
     for (int64_t i = 0; i < n; ++i) {

@@ -6,6 +6,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "core/part.h"
 #include "kernels/knn.h"
 #include "train/evaluation/pixels.h"
 #include "train/evaluation/principal_components.h"
@@ -14,10 +15,10 @@ namespace ringtape {
 namespace {
 
 constexpr int64_t kShownMistakes = 12, kShownRight = 12;
-constexpr int64_t kMostPoints = 500;  // of the map
+constexpr int64_t kMaxPoints = 500;  // of the map
 constexpr int64_t kQueries = 6, kNeighbours = 8;
-constexpr int64_t kViewed = 6, kMostFilters = 64;
-constexpr int64_t kMostConfused = 1000;  // classes
+constexpr int64_t kViewed = 6, kMaxFilters = 64;
+constexpr int64_t kMaxConfused = 1000;  // classes
 
 // Adds images of a data set, with their labels; returns the index of the first.
 int64_t add_images(Snapshot& s, const Dataset& data, const std::vector<int64_t>& samples) {
@@ -59,13 +60,15 @@ Tensor sum_of_ranks(const Tensor& x, comm::ProcessGroup& group) {
   return to(sum, Device{});
 }
 
-// The first right ones, after the mistakes of the highest confidence.
+// Some of the right ones, spread over them, after the mistakes of the highest confidence.
 std::vector<Prediction> shown_of(std::vector<Prediction> all) {
   std::stable_partition(all.begin(), all.end(), [](const Prediction& p) { return !p.right; });
   const auto right = std::find_if(all.begin(), all.end(), [](const Prediction& p) { return p.right; });
   std::stable_sort(all.begin(), right,
                    [](const Prediction& a, const Prediction& b) { return a.confidence > b.confidence; });
-  all.erase(right + std::min<std::ptrdiff_t>(kShownRight, all.end() - right), all.end());
+  const std::vector<int64_t> some = evenly(all.end() - right, kShownRight);
+  for (size_t i = 0; i < some.size(); ++i) right[std::ptrdiff_t(i)] = right[some[i]];
+  all.erase(right + std::ptrdiff_t(some.size()), all.end());
   all.erase(all.begin() + std::min<std::ptrdiff_t>(kShownMistakes, right - all.begin()), right);
   return all;
 }
@@ -77,7 +80,7 @@ void add_predictions(Snapshot& s, const Dataset& data, const std::vector<int64_t
   const NoGrad no_grad;
   const int64_t classes = data.classes;
   s.classes = data.class_names;
-  const bool counts = classes <= kMostConfused;
+  const bool counts = classes <= kMaxConfused;
   const Tensor confusion = zeros(counts ? Shape{classes, classes} : Shape{0, 0}, DType::f64);
   const Tensor labels = data.labels.copy_to(Device{});
   std::vector<Prediction> all;
@@ -111,10 +114,11 @@ void add_features(Snapshot& s, const Dataset& test, const std::vector<int64_t>& 
                   const Dataset& train, const std::vector<int64_t>& banked, const Features& bank) {
   const NoGrad no_grad;
   s.classes = test.class_names;
-  const int64_t points = std::min(queries.size(), kMostPoints), features = queries.x.dim(1);
-  if (points >= 2) {
-    s.map = principal_components(contiguous(queries.x.window({points, features}, {features, 1})), s.explained);
-    s.map_labels = queries.labels.copy_to(Device{}).window({points}, {1}).copy_to(Device{});
+  const std::vector<int64_t> points = evenly(queries.size(), kMaxPoints);
+  if (points.size() >= 2) {
+    const Tensor rows = from_host(points, {int64_t(points.size())});
+    s.map = principal_components(index_select(queries.x, 0, to(rows, queries.x.device())), s.explained);
+    s.map_labels = index_select(queries.labels.copy_to(Device{}), 0, rows);
   }
   const int64_t count = std::min(queries.size(), kQueries), k = std::min(bank.size(), kNeighbours);
   if (count == 0 || k == 0) return;
@@ -155,7 +159,7 @@ void add_filters(Snapshot& s, nn::Module& network, const Shape& image) {
   Shape shape = first.shape();
   if (shape.rank() == 2 && shape[1] == image.size()) shape = {shape[0], image[0], image[1], image[2]};
   if (shape.rank() != 4 || (shape[3] != 1 && shape[3] != 3) || first.dtype() != DType::f32) return;
-  const int64_t n = std::min(shape[0], kMostFilters), each = shape[1] * shape[2] * shape[3];
+  const int64_t n = std::min(shape[0], kMaxFilters), each = shape[1] * shape[2] * shape[3];
   const Tensor weights = to(contiguous(slice(first.detach(), 0, 0, n)), Device{}),
                out({n, shape[1], shape[2], shape[3]}, DType::u8);
   for (int64_t i = 0; i < n; ++i) {

@@ -75,12 +75,12 @@ double Json::number() const {
   return std::get<double>(value_);
 }
 
-int64_t Json::whole() const {
+int64_t Json::integer() const {
   if (!is<int64_t>()) fail("a whole number");
   return std::get<int64_t>(value_);
 }
 
-uint64_t Json::unsigned_whole() const {
+uint64_t Json::unsigned_integer() const {
   if (!is_uint64()) fail("a whole number of at least 0");
   return is<uint64_t>() ? std::get<uint64_t>(value_) : uint64_t(std::get<int64_t>(value_));
 }
@@ -248,7 +248,7 @@ class JsonTree : public JsonEvents {
  private:
   Json& next() {
     if (open_.empty()) return root_;
-    RT_CHECK_AS(FormatError, ++values_ <= kMostJsonValues, where_, ": more than ", kMostJsonValues, " values");
+    RT_CHECK_AS(FormatError, ++values_ <= kMaxJsonValues, where_, ": more than ", kMaxJsonValues, " values");
     Json& parent = *open_.back();
     return parent.is_list() ? parent.push_back(nullptr) : JsonLibrary::append(parent, std::move(key_));
   }

@@ -99,8 +99,8 @@ class Json {
   [[noreturn]] void fail(const char* expected) const;
   bool truth() const;
   double number() const;
-  int64_t whole() const;
-  uint64_t unsigned_whole() const;
+  int64_t integer() const;
+  uint64_t unsigned_integer() const;
   const std::string& string() const;
   List& own_parts();
   const Json& part(size_t i) const;
@@ -114,9 +114,9 @@ template <class T> T Json::get() const {
   } else if constexpr (std::floating_point<T>) {
     return T(number());
   } else if constexpr (std::same_as<T, uint64_t>) {
-    return unsigned_whole();
+    return unsigned_integer();
   } else if constexpr (std::integral<T>) {
-    const int64_t x = whole();
+    const int64_t x = integer();
     if (!std::in_range<T>(x)) fail("a smaller number");
     return T(x);
   } else if constexpr (std::same_as<T, std::string>) {
@@ -129,10 +129,10 @@ template <class T> T Json::get() const {
 }
 
 // Throws FormatError, beginning with `where`, for text that is not JSON, is nested deeper than `depth` or has more than
-// kMostJsonValues values in all its objects and lists together. Parsing stops there, so a hostile text costs no more
+// kMaxJsonValues values in all its objects and lists together. Parsing stops there, so a hostile text costs no more
 // than reading it up to that point: time in proportion to its length, and at most some hundred MB of memory. Of members
 // of one name the last value counts.
-inline constexpr int64_t kMostJsonValues = 1 << 21;
+inline constexpr int64_t kMaxJsonValues = 1 << 21;
 Json parse_json(std::string_view text, const std::string& where = "JSON", int depth = 16);
 
 std::string json_library();  // its version

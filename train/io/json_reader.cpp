@@ -20,7 +20,7 @@ const Json& JsonFields::operator[](const char* key) const {
 
 JsonFields JsonFields::object(const char* key) const { return JsonFields((*this)[key], concat(where_, ": ", key)); }
 
-int64_t JsonFields::whole_of(const char* key, const Json& value, int64_t low, int64_t high) const {
+int64_t JsonFields::integer_of(const char* key, const Json& value, int64_t low, int64_t high) const {
   const bool fits = value.is_int64();
   const int64_t x = fits ? value.get<int64_t>() : 0;
   if (fits && x >= low && x <= high) return x;
@@ -28,15 +28,15 @@ int64_t JsonFields::whole_of(const char* key, const Json& value, int64_t low, in
   fail(key, concat("a whole number of at least ", low, most), value);
 }
 
-int64_t JsonFields::whole(const char* key, int64_t low, int64_t high) const {
-  return whole_of(key, (*this)[key], low, high);
+int64_t JsonFields::integer(const char* key, int64_t low, int64_t high) const {
+  return integer_of(key, (*this)[key], low, high);
 }
 
-std::vector<int64_t> JsonFields::wholes(const char* key, int64_t high) const {
+std::vector<int64_t> JsonFields::integers(const char* key, int64_t high) const {
   const Json& list = (*this)[key];
   if (!list.is_list()) fail(key, "a list of whole numbers", list);
   std::vector<int64_t> out;
-  for (const Json& value : list) out.push_back(whole_of(key, value, 0, high));
+  for (const Json& value : list) out.push_back(integer_of(key, value, 0, high));
   return out;
 }
 

@@ -18,9 +18,9 @@ class JsonFields {
   const Json& operator[](const char* key) const;
   JsonFields object(const char* key) const;
   // An integer in [low, high].
-  int64_t whole(const char* key, int64_t low = 0, int64_t high = std::numeric_limits<int64_t>::max()) const;
+  int64_t integer(const char* key, int64_t low = 0, int64_t high = std::numeric_limits<int64_t>::max()) const;
   // A list of integers in [0, high].
-  std::vector<int64_t> wholes(const char* key, int64_t high = std::numeric_limits<int64_t>::max()) const;
+  std::vector<int64_t> integers(const char* key, int64_t high = std::numeric_limits<int64_t>::max()) const;
   uint64_t bits(const char* key) const;  // any unsigned integer
   double real(const char* key, double low, double high = std::numeric_limits<double>::max()) const;  // finite
   std::string text(const char* key) const;
@@ -29,7 +29,7 @@ class JsonFields {
 
  private:
   [[noreturn]] void fail(const char* key, const std::string& expected, const Json& got) const;
-  int64_t whole_of(const char* key, const Json& value, int64_t low, int64_t high) const;
+  int64_t integer_of(const char* key, const Json& value, int64_t low, int64_t high) const;
   const Json& object_;
   std::string where_;
 };

@@ -106,7 +106,7 @@ class PickleParser {
 
   // Throws above the limits: a byte of the text can add one to each of these.
   void check_sizes() const {
-    check(std::max({out_.values.size(), stack_.size(), marks_.size(), memo_.size()}) < kMostPickled,
+    check(std::max({out_.values.size(), stack_.size(), marks_.size(), memo_.size()}) < kMaxPickled,
           "has too many values");
   }
   [[noreturn]] void fail(const std::string& what) const {

@@ -46,7 +46,7 @@ struct Pickle {
 };
 
 inline constexpr uint64_t kLargestPickle = 100'000'000;  // bytes
-inline constexpr size_t kMostPickled = 2'000'000;        // values
+inline constexpr size_t kMaxPickled = 2'000'000;         // values
 inline constexpr size_t kLongestName = 1000;             // bytes of the name of a class, or of a tensor
 
 // Parses the pickle at the beginning of `text`, of protocol 2 or later. Needs about 150 bytes for each value. Throws

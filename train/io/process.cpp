@@ -25,8 +25,8 @@ extern char** environ;
 namespace ringtape {
 namespace {
 
-constexpr size_t kMostText = 4096;  // bytes of its output that are kept
-constexpr int kLook = 50;           // milliseconds between looks at the process, the clock and the cancellation
+constexpr size_t kMaxText = 4096;  // bytes of its output that are kept
+constexpr int kLook = 50;          // milliseconds between looks at the process, the clock and the cancellation
 
 // Null-terminated, for exec.
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
@@ -82,7 +82,7 @@ bool read_some(int fd, std::string& text, int wait) {
   char block[4096];
   const ssize_t n = ::read(fd, block, sizeof block);
   if (n > 0) text.append(block, size_t(n));
-  if (text.size() > 2 * kMostText) text.erase(0, text.size() - kMostText);
+  if (text.size() > 2 * kMaxText) text.erase(0, text.size() - kMaxText);
   return n > 0 || (n < 0 && errno == EINTR);
 }
 
@@ -111,7 +111,7 @@ Finished wait_for(pid_t child, const ProgramOptions& options, int output) {
     before = out.error.size();
     open = read_some(output, out.error, 0);
   }
-  if (out.error.size() > kMostText) out.error.erase(0, out.error.size() - kMostText);
+  if (out.error.size() > kMaxText) out.error.erase(0, out.error.size() - kMaxText);
   while (out.error.ends_with('\n')) out.error.pop_back();
   out.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return out;

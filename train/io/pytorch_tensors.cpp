@@ -164,7 +164,7 @@ class StateDict {
     };
     if (value.kind != Kind::dict && value.kind != Kind::call) return out;
     seen_ += value.items.size();
-    check(seen_ <= 2 * kMostPickled, "has too many dicts in each other");
+    check(seen_ <= 2 * kMaxPickled, "has too many dicts in each other");
     for (size_t i = 0; i + 1 < value.items.size(); i += 2) add(value.items[i], value.items[i + 1]);
     const std::optional<Call> made = call(id);
     if (made && made->function == "collections.OrderedDict" && made->arguments.size() == 1)
@@ -233,12 +233,12 @@ class StateDict {
   // The tensors of a state_dict or of a module, below `prefix`.
   void collect(Id id, const std::string& prefix, int depth) {
     constexpr int kDeepest = 32;
-    check(depth <= kDeepest && ++visited_ <= kMostPickledTensors && prefix.size() <= kLongestName,
+    check(depth <= kDeepest && ++visited_ <= kMaxPickledTensors && prefix.size() <= kLongestName,
           "has too many modules in each other");
     const auto add = [&](const Members& tensors) {
       for (const auto& [key, member] : tensors)
         if (is_tensor(member)) {
-          check(prefix.size() + key.size() <= kLongestName && found_.size() < kMostPickledTensors,
+          check(prefix.size() + key.size() <= kLongestName && found_.size() < kMaxPickledTensors,
                 "has too many tensors, or too long names");
           const std::string name = prefix + std::string(key);
           found_.insert_or_assign(name, tensor(name, member));

@@ -8,7 +8,7 @@
 
 namespace ringtape {
 
-inline constexpr size_t kMostPickledTensors = 200'000;
+inline constexpr size_t kMaxPickledTensors = 200'000;
 
 // Numbers that a file of PyTorch holds apart from its pickle: `count` of them, or bytes if the dtype is unknown.
 struct PickledStorage {

@@ -157,7 +157,7 @@ class HeaderReader : public JsonEvents {
     RT_CHECK_AS(FormatError, entry_.end < entry_.begin || fits, path_, ": tensor '", printable_name(entry_.name),
                 "' takes ", bytes, " bytes, which is not what its shape and dtype need");
     entry_.shape.assign(sizes_.begin(), sizes_.end());
-    RT_CHECK_AS(FormatError, out_.tensors.size() < kMostTensors, path_, ": more than ", kMostTensors, " tensors");
+    RT_CHECK_AS(FormatError, out_.tensors.size() < kMaxTensors, path_, ": more than ", kMaxTensors, " tensors");
     out_.tensors.push_back(std::move(entry_));
   }
 

@@ -31,7 +31,7 @@ struct SafetensorsHeader {
 
 inline constexpr uint64_t kLargestHeader = 100'000'000;   // bytes; the reference reader's limit
 inline constexpr uint64_t kLargestMetadata = 10'000'000;  // total of the names and texts of the metadata
-inline constexpr size_t kMostTensors = 1'000'000;
+inline constexpr size_t kMaxTensors = 1'000'000;
 
 // Parses the JSON of a header; `data_bytes` follow it in the file. Needs at most a few times the memory of the text:
 // less than 8 bytes per byte. Throws FormatError, beginning with `path`, for everything that the reference reader

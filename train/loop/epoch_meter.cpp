@@ -24,7 +24,7 @@ void EpochMeter::log(const Step::Result& result, int64_t images, double lr) {
   line_.split = "train_step";
   line_.epoch = at_.epoch + 1, line_.step = step, line_.lr = lr;
   line_.images_per_s = double(std::exchange(logged_images_, 0)) / logged_.lap();
-  if (p_.crew) flush_log();
+  if (p_.membership) flush_log();
 }
 
 void EpochMeter::flush_log() {
@@ -38,22 +38,22 @@ void EpochMeter::flush_log() {
 
 void EpochMeter::add(const Step::Result& result, const Batch& batch, double lr, double loader_images_per_s) {
   const Tally::Totals& right = result.right;
-  if (counts_all()) tally_.add(result.loss.copy_to(Device{}).item(), batch.whole, right.top1, right.top5);
+  if (counts_all()) tally_.add(result.loss.copy_to(Device{}).item(), batch.global_size, right.top1, right.top5);
   else tally_.add(result.loss, result.ranks, batch.y.size());  // reads the previous step
-  log(result, batch.whole, lr);
+  log(result, batch.global_size, lr);
   loader_images_per_s_ = loader_images_per_s;
   if (result.spread.defined()) spread_ = Readback(result.spread);
   if (p_.group.size() == 1 || !tally_.finite()) return;
   if (own_.loss.defined()) own_.losses += own_.loss.get().item();  // the device has finished the previous step
   own_.parts += own_.part;
   own_.loss = result.own.defined() ? Readback(result.own) : Readback();
-  own_.part = result.own.defined() ? double(batch.y.size()) / double(std::max<int64_t>(batch.whole, 1)) : 0;
+  own_.part = result.own.defined() ? double(batch.y.size()) / double(std::max<int64_t>(batch.global_size, 1)) : 0;
 }
 
 bool EpochMeter::settle() {
   flush_log();
   tally_.finish();
-  at_.seconds.whole += since_.lap();
+  at_.seconds.total += since_.lap();
   const comm::Reducer::Totals now = sent();
   at_.traffic.bytes += now.bytes - counted_.bytes;
   at_.traffic.seconds += (now.communicating - counted_.communicating).count();
@@ -69,7 +69,7 @@ comm::Reducer::Totals EpochMeter::sent() const {
 }
 
 Metrics EpochMeter::metrics() {
-  Metrics m = epoch_metrics(p_.group, of_all_ranks(), "train", at_.seconds.whole, p_.task.devices());
+  Metrics m = epoch_metrics(p_.group, of_all_ranks(), "train", at_.seconds.total, p_.task.devices());
   m.lr = p_.schedule.at(p_.step->count() - 1);
   if (!p_.learner->facts.counts_right) m.top1 = m.top5 = std::nullopt;
   if (spread_.defined()) m.spread = spread_.get().item();
@@ -106,7 +106,7 @@ std::string EpochMeter::own_figures() const {
     return shortest(std::round(1e5 * seconds / double(std::max<int64_t>(at_.batch, 1))) / 100);
   };
   return concat("epoch ", at_.epoch + 1, "/", p_.epochs, "  step ", p_.step->count(), "  own loss ",
-                parts > 0 ? shortest(std::round(1e4 * losses / parts) / 1e4) : "none", "  ", ms(s.whole),
+                parts > 0 ? shortest(std::round(1e4 * losses / parts) / 1e4) : "none", "  ", ms(s.total),
                 " ms per step: data ", ms(s.data), ", forward ", ms(s.forward), ", backward ", ms(s.backward),
                 ", optimizer ", ms(s.optimizer));
 }

@@ -21,7 +21,9 @@ class EpochMeter {
   bool settle();                              // reads and counts all steps so far; returns finite()
   void skip_traffic() { counted_ = sent(); }  // of what a checkpoint gathered
 
-  bool counts_all() const { return p_.crew || p_.step->placement().shares() > 0; }  // each rank, the samples of all
+  bool counts_all() const {
+    return p_.membership || p_.step->placement().shares() > 0;
+  }  // each rank, the samples of all
   const Tally& tally() const { return tally_; }
   bool finite() const { return tally_.finite(); }  // whether every loss so far was
   // Collectives. metrics() warns if the training has collapsed; whose_loss() names the ranks whose samples made the

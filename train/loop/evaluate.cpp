@@ -1,8 +1,6 @@
 #include "train/loop/evaluate.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
 #include "autograd/autocast.h"
 #include "autograd/ops.h"
@@ -20,9 +18,12 @@
 
 namespace ringtape {
 
-static std::vector<int64_t> first_of(std::vector<int64_t> samples, int64_t batches) {
-  if (batches > 0) samples.resize(size_t(std::min(int64_t(samples.size()), kEvalBatch * batches)));
-  return samples;
+// Of so many batches, if that is not 0. They are spread over all: a folder has its images in the order of the classes.
+static std::vector<int64_t> limited(std::vector<int64_t> samples, int64_t batches) {
+  if (batches == 0) return samples;
+  std::vector<int64_t> out;
+  for (const int64_t i : evenly(int64_t(samples.size()), kEvalBatch * batches)) out.push_back(samples[size_t(i)]);
+  return out;
 }
 
 Metrics epoch_metrics(comm::ProcessGroup& group, const Tally& tally, const std::string& split, double seconds,
@@ -50,36 +51,43 @@ static std::vector<Part> own_parts(int64_t n, const EvalOptions& options) {
   return out;
 }
 
+static Tensor logits_of(const Task& task, const Tensor& x, const EvalOptions& options) {
+  return mean_over_copies(options.copies, x, [&task](const Tensor& copy) { return task.classify(copy); });
+}
+
+static int64_t batches_of(const std::vector<Part>& parts, int64_t size) {
+  int64_t out = 0;
+  for (const Part& p : parts) out += (p.size() + size - 1) / size;
+  return out;
+}
+
 Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split,
                  const EvalOptions& options, Tensors* outputs, Snapshot* snapshot) {
   const NoGrad no_grad;
   const Autocast autocast(options.precision);
   const nn::ModeGuard mode(*task.model, false);
-  samples = first_of(std::move(samples), options.limit_batches);
-  const auto n = int64_t(samples.size());
-  const std::vector<Part> parts = own_parts(n, options);
+  samples = limited(std::move(samples), options.limit_batches);
+  using List = std::vector<int64_t>;
+  const auto some = [&](const Part& p) { return List(samples.begin() + p.begin, samples.begin() + p.end); };
+  const std::vector<Part> parts = own_parts(int64_t(samples.size()), options);
   const int64_t size = eval_batch(data.image());
-  SharedPasses passes(n, size, *options.group, options.weights, options.interrupted);
+  SharedPasses passes(int64_t(samples.size()), size, *options.group, options.weights, options.interrupted);
   Stopwatch watch;
   Tensors kept;
   if (snapshot && !outputs) outputs = &kept;
-  const Part own{parts.front().begin, parts.back().end};
-  const int64_t batches = std::transform_reduce(parts.begin(), parts.end(), int64_t{0}, std::plus(),
-                                                [size](const Part& p) { return (p.size() + size - 1) / size; });
-  Progress bar(split, batches, options.progress);
+  Progress bar(split, batches_of(parts, size), options.progress);
   std::vector<Tally> tallies;
   ClassRecall recall(data.classes);
   int64_t at = 0;
   for (const Part& part : parts) {
     Tally& tally = tallies.emplace_back();
     if (part.size() == 0) continue;
-    const Loader loader(data, {samples.begin() + part.begin, samples.begin() + part.end},
+    const Loader loader(data, some(part),
                         {.batch_size = std::min(size, part.size()), .workers = options.workers, .device = task.device});
     Loader::Epoch epoch = loader.epoch(0);
     while (const Batch* batch = epoch.next()) {
       if (!passes.begin(at)) break;
-      const Tensor logits =
-          mean_over_copies(options.copies, batch->x, [&task](const Tensor& x) { return task.classify(x); });
+      const Tensor logits = logits_of(task, batch->x, options);
       const Tensor ranks = ranks_of(logits, batch->y);
       tally.add(cross_entropy(logits, batch->y), ranks, batch->y.size());
       recall.add(ranks, batch->y);
@@ -94,9 +102,8 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
   const ClassRecall::Summary classes = recall.of_all(*options.group);
   Metrics metrics = epoch_metrics(*options.group, all, split, watch.lap(), task.devices());
   metrics.balanced = classes.mean, metrics.uneven = classes.uneven;
-  if (snapshot)
-    add_predictions(*snapshot, data, {samples.begin() + own.begin, samples.begin() + own.end}, *outputs,
-                    *options.group);
+  const Part own{parts.front().begin, parts.back().end};
+  if (snapshot) add_predictions(*snapshot, data, some(own), *outputs, *options.group);
   return metrics;
 }
 
@@ -110,7 +117,7 @@ Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, co
                                .weights = options.weights,
                                .interrupted = options.interrupted};
   const Dataset &train = task.judges()->train, &test = task.judges()->test;
-  const std::vector<int64_t> queries = first_of(all_samples(test), options.limit_batches);
+  const std::vector<int64_t> queries = limited(all_samples(test), options.limit_batches);
   const auto look = [&](const Features& own, const Features& all) {
     if (snapshot && group.rank() == 0) add_features(*snapshot, test, own_part(queries, group), own, train, bank, all);
   };

@@ -49,6 +49,7 @@ void visit(Fields& f, ExecutionOptions& o) {
          [] {
            return std::vector<std::string>{"auto", "f32", "tf32", "bf16", "f16"};
          },
+     .automatic = "tf32 on a GPU whose tensor cores multiply it, else f32",
      .evaluates = true});
   f("deterministic", o.deterministic,
     {.help = "reproduce the same bytes in every run; CPU kernels always do, for any --threads"});
@@ -58,7 +59,9 @@ void visit(Fields& f, ExecutionOptions& o) {
      .may_change = true});
 }
 
-DType compute_dtype(const ExecutionOptions& o) { return o.precision == "tf32" ? DType::f32 : parse_dtype(o.precision); }
+DType compute_dtype(const ExecutionOptions& o) {
+  return o.precision.empty() || o.precision == "tf32" ? DType::f32 : parse_dtype(o.precision);
+}
 
 Arithmetic arithmetic_of(const ExecutionOptions& o) {
   Arithmetic out = arithmetic();
@@ -72,12 +75,15 @@ void settle(ExecutionOptions& o) {
   runtime(device);
   o.device = device.str();
   if (o.precision == "auto") o.precision = auto_precision(device);
+  if (o.precision.empty()) o.precision = device.type == DeviceType::cuda && multiplies_bf16(device) ? "tf32" : "f32";
   if (o.threads == 0) o.threads = threads();
 }
 
 std::string precision_text(const ExecutionOptions& o) {
+  const bool cpu = parse_device(o.device).type == DeviceType::cpu;
+  if (!cpu && o.precision == "tf32") return "tf32";
   if (o.precision != "bf16") return "";
-  if (parse_device(o.device).type != DeviceType::cpu) return "bf16";
+  if (!cpu) return "bf16";
   const Bf16Unit unit = bf16_choice().unit;
   return concat(unit == Bf16Unit::converted ? "bf16 " : "bf16 by ", name_of(unit));
 }

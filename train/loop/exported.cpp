@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "train/data/encoded_images.h"
+#include "train/data/files/encoded_images.h"
 #include "train/io/json.h"
 
 namespace ringtape {

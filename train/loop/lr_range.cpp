@@ -19,7 +19,8 @@ std::vector<LrPoint> test_lrs(const Training& parts, const LrRange& range) {
     const double lr =
         range.from * std::pow(range.to / range.from, double(i) / double(std::max<int64_t>(range.steps - 1, 1)));
     parts.learner->begin_step({i, range.steps, epoch, parts.seed});
-    const Step::Result result = parts.step->run(batch->images(), batch->labels(), lr, {}, {.samples = batch->whole});
+    const Step::Result result =
+        parts.step->run(batch->images(), batch->labels(), lr, {}, {.samples = batch->global_size});
     const double loss = result.loss.copy_to(Device{}).item();
     if (!std::isfinite(loss)) break;
     average = kDecay * average + (1 - kDecay) * loss, decayed *= kDecay;

@@ -46,9 +46,9 @@ int64_t bucket_bytes(std::span<const Part> places, const StepOptions& step, cons
   const auto largest = [&](size_t count) {
     return std::accumulate(buckets.begin(), buckets.begin() + ptrdiff_t(std::min(count, buckets.size())), int64_t{0});
   };
-  const int64_t of_gradients = largest(step.accumulate > 1 ? buckets.size() : comm::Reducer::kMostOpen);
+  const int64_t of_gradients = largest(step.accumulate > 1 ? buckets.size() : comm::Reducer::kMaxOpen);
   if (!parallel.entry().shards(Sharded::weights)) return of_gradients;
-  return of_gradients + largest(parallel.keep_weights ? buckets.size() : comm::ShardedBuffers::kMostGathered);
+  return of_gradients + largest(parallel.keep_weights ? buckets.size() : comm::ShardedBuffers::kMaxGathered);
 }
 
 std::string smaller_strategy(ModelSize size, const StepOptions& step, const ParallelOptions& parallel, int ranks) {
@@ -56,7 +56,8 @@ std::string smaller_strategy(ModelSize size, const StepOptions& step, const Para
   std::string smaller;
   for (const StrategyEntry& strategy : strategies()) {
     if (!strategy.shards() || strategy.within) continue;
-    if (strategy.shards(Sharded::gradients) && comm::find_reduction(parallel.reducer.reduction.name).whole) continue;
+    if (strategy.shards(Sharded::gradients) && comm::find_reduction(parallel.reducer.reduction.name).needs_all)
+      continue;
     ParallelOptions shared;
     shared.strategy = strategy.name;
     const int64_t then = model_state_bytes(size, step, shared, ranks);

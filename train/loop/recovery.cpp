@@ -62,14 +62,14 @@ std::string Recovery::share(int source, const std::string& text) {
   const Json json = parse_json(comm::broadcast_text(p_.group, ours.text(), source), from);
   const JsonFields fields(json, from);
   restore(parse_train_state(json["state"], from));
-  saved_step_ = fields.whole("saved", -1);
+  saved_step_ = fields.integer("saved", -1);
   replicate(p_.group, p_.step->replicated(), source);
   if (steps() == 0) p_.step->restart_average();
   return fields.text("text");
 }
 
 void Recovery::begin_step() {
-  if (!p_.crew) return;
+  if (!p_.membership) return;
   const Tensors buffers = p_.step->buffers();
   if (buffers_.empty()) buffers_ = clones(buffers);
   else copy_all(buffers_, buffers);

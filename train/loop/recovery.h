@@ -4,7 +4,7 @@
 
 namespace ringtape {
 
-// What a process of a training with a crew takes from one set of ranks to the next.
+// What a process of a training with a membership takes from one set of ranks to the next.
 struct Carried {
   TrainState state;
   int64_t saved_step = -1;  // of the newest checkpoint
@@ -22,7 +22,8 @@ class Recovery {
   std::string share(int source, const std::string& text);  // Trainer::share_state()
   int64_t saved_step() const { return saved_step_; }       // of the newest checkpoint
 
-  void begin_step();  // with a crew: what the step changes apart from weights and optimizer is kept until end_step()
+  void
+  begin_step();  // with a membership: what the step changes apart from weights and optimizer is kept until end_step()
   void end_step() { in_step_ = false; }
   Carried carry();  // the state after the last whole step
   void take(const Carried& carried);

@@ -46,8 +46,8 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
            comm::ProcessGroup& group, const ParallelOptions& parallel)
     : model_(model), objective_(std::move(objective)), accumulate_(options.accumulate),
       synchronized_(group.size() > 1 && parallel.sync_bn), precision_(compute_dtype(execution)),
-      placement_(make_placement(
-          {model, group, parallel, precision_, find_entry(optimizers(), options.optimizer.name, "optimizer").whole})),
+      placement_(make_placement({model, group, parallel, precision_,
+                                 find_entry(optimizers(), options.optimizer.name, "optimizer").undivided})),
       optimizer_(make_optimizer(options.optimizer, placement_->parameters())),
       scale_(placement_->parameters().device(),
              {.max_norm = options.clip_grad_norm,
@@ -101,9 +101,9 @@ Tensors clones(const Tensors& tensors) {
 }
 
 // Processes the samples in parts. Every rank has the same number of parts, since modules may communicate in each.
-Step::Result Step::gradients(const Tensors& images, const Labels& y, WholeBatch whole,
+Step::Result Step::gradients(const Tensors& images, const Labels& y, GlobalBatch global,
                              const std::function<void(Phase)>& ended) {
-  const int64_t samples = y.size(), all = whole.samples > 0 ? whole.samples : samples;
+  const int64_t samples = y.size(), all = global.samples > 0 ? global.samples : samples;
   const auto parts = int(std::clamp<int64_t>(all / placement_->group().size(), 1, accumulate_));
   const auto uneven = synchronized_ ? nullptr : placement_->uneven(samples, all);  // then there is one part
   Tensor loss, spread;
@@ -124,8 +124,8 @@ Step::Result Step::gradients(const Tensors& images, const Labels& y, WholeBatch 
     }
     if (ended) ended(Phase::forward);
     const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
-    if (i == parts - 1 && whole.counts) right = count_right(logits, y.larger());
-    if (i == parts - 1) placement_->arm(total, {loss, samples, all, with_right(whole.riders, right)});
+    if (i == parts - 1 && global.counts) right = count_right(logits, y.larger());
+    if (i == parts - 1) placement_->arm(total, {loss, samples, all, with_right(global.riders, right)});
     if (total.defined())
       backward(total, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, total.dtype()));
     if (uneven) uneven->end();
@@ -133,10 +133,10 @@ Step::Result Step::gradients(const Tensors& images, const Labels& y, WholeBatch 
     if (ended) ended(Phase::backward);
   }
   const comm::Reducer* const reducer = placement_->reducer();
-  if (reducer) right = right_of(reducer->riders());
+  if (reducer) right = right_of(reducer->words().riders());
   const Tensor all_logits = joined(logits);
-  const Tensor ranks = all_logits.defined() && !whole.counts ? ranks_of(all_logits, y.larger()) : Tensor();
-  return {reducer ? reducer->loss() : loss, all_logits, loss, spread, ranks, right};
+  const Tensor ranks = all_logits.defined() && !global.counts ? ranks_of(all_logits, y.larger()) : Tensor();
+  return {reducer ? reducer->words().loss() : loss, all_logits, loss, spread, ranks, right};
 }
 
 void Step::record_steps() {
@@ -147,13 +147,13 @@ void Step::record_steps() {
 }
 
 Step::Result Step::run(const Tensors& images, const Labels& y, double lr, const std::function<void(Phase)>& ended,
-                       WholeBatch whole) {
-  if (graph_ && whole.apart) graph_->forget();
-  if (!graph_ || whole.apart || whole.counts) return compute(images, y, lr, ended, whole);
+                       GlobalBatch global) {
+  if (graph_ && global.apart) graph_->forget();
+  if (!graph_ || global.apart || global.counts) return compute(images, y, lr, ended, global);
   bool repeated = true;
   const Result out = graph_->run(images, y, lr, [&](const Tensors& x, const Labels& labels) {
     repeated = false;
-    return compute(x, labels, lr, ended, whole);
+    return compute(x, labels, lr, ended, global);
   });
   for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
     if (repeated && ended) ended(phase);
@@ -161,13 +161,13 @@ Step::Result Step::run(const Tensors& images, const Labels& y, double lr, const 
 }
 
 Step::Result Step::compute(const Tensors& images, const Labels& y, double lr, const std::function<void(Phase)>& ended,
-                           WholeBatch whole) {
+                           GlobalBatch global) {
   optimizer_->zero_grad();
   Result out;
   {
     const Autocast autocast(precision_);
     const auto round = placement_->begin_round();
-    out = placement_->shares() > 0 ? share_gradients(images, y, whole, ended) : gradients(images, y, whole, ended);
+    out = placement_->shares() > 0 ? share_gradients(images, y, global, ended) : gradients(images, y, global, ended);
   }
   const bool wants = optimizer_->wants_squares();
   const Placement::Squares squares = placement_->squares(scale_.active() || wants, wants);

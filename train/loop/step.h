@@ -16,7 +16,7 @@
 namespace ringtape {
 
 // The batch of a step over all ranks.
-struct WholeBatch {
+struct GlobalBatch {
   int64_t samples = 0;  // total over all ranks; 0: this rank has all
   Riders riders = {};   // what this rank asks for
   bool counts = false;  // whether the result has the numbers of right samples; the host waits for them
@@ -66,16 +66,16 @@ class Step {
     Tensor logits;        // of this rank's samples; undefined without samples or without logits
     Tensor own;           // (): this rank's share of the sum that makes `loss`
     Tensor spread;        // (): the objective's, on this rank
-    Tensor ranks;         // (B): ranks_of() the logits; undefined without them, and with WholeBatch::counts
-    Tally::Totals right;  // WholeBatch::counts: over all ranks, the samples whose label has the (five) highest
+    Tensor ranks;         // (B): ranks_of() the logits; undefined without them, and with GlobalBatch::counts
+    Tally::Totals right;  // GlobalBatch::counts: over all ranks, the samples whose label has the (five) highest
   };
   // Images, one tensor (B, ...) per view, and their labels (B). `ended` is called at the end of each phase, once for
   // each part of an accumulated batch.
   Result run(const Tensors& images, const Labels& y, double lr, const std::function<void(Phase)>& ended = {},
-             WholeBatch whole = {});
+             GlobalBatch global = {});
   Result run(const Tensor& x, const Labels& y, double lr, const std::function<void(Phase)>& ended = {},
-             WholeBatch whole = {}) {
-    return run(Tensors{x}, y, lr, ended, whole);
+             GlobalBatch global = {}) {
+    return run(Tensors{x}, y, lr, ended, global);
   }
 
   int64_t count() const { return optimizer_->steps(); }  // steps so far
@@ -111,10 +111,10 @@ class Step {
 
  private:
   Result compute(const Tensors& images, const Labels& y, double lr, const std::function<void(Phase)>& ended,
-                 WholeBatch whole);
-  Result gradients(const Tensors& images, const Labels& y, WholeBatch whole, const std::function<void(Phase)>& ended);
+                 GlobalBatch global);
+  Result gradients(const Tensors& images, const Labels& y, GlobalBatch global, const std::function<void(Phase)>& ended);
   // step_shares.cpp
-  Result share_gradients(const Tensors& images, const Labels& y, WholeBatch whole,
+  Result share_gradients(const Tensors& images, const Labels& y, GlobalBatch global,
                          const std::function<void(Phase)>& ended);
   Tensors own_buffers() const;
   std::vector<FileTensor> files(const std::string& prefix, const Tensor& buffer) const;

@@ -23,13 +23,20 @@ RandomState place_of(const RandomState& base, int64_t step, int64_t share) {
   return {base.seed, Stream(uint64_t(Stream::tensors) | uint64_t(step) << 8), uint64_t(share) << 48};
 }
 
+// What a share makes of the buffers, for a sum over all of them. What it makes of running statistics is averaged;
+// counters, which all change alike, are taken from the first share, as differences, which floats hold exactly.
+void sum_buffers(const Tensors& places, const Tensors& buffers, const Tensors& before, double share, bool first) {
+  for (size_t i = 0; i < buffers.size(); ++i)
+    copy(places[i],
+         is_float(buffers[i]) ? in_f64(buffers[i]) * share : (in_f64(buffers[i]) - in_f64(before[i])) * double(first));
+}
+
 }  // namespace
 
-// All shares begin with the same buffers. What they make of running statistics is averaged; counters, which all change
-// alike, are taken from the first share, as differences, which floats hold exactly.
-Step::Result Step::share_gradients(const Tensors& images, const Labels& y, WholeBatch whole,
+// All shares begin with the same buffers.
+Step::Result Step::share_gradients(const Tensors& images, const Labels& y, GlobalBatch global,
                                    const std::function<void(Phase)>& ended) {
-  const int64_t all = whole.samples > 0 ? whole.samples : y.size();
+  const int64_t all = global.samples > 0 ? global.samples : y.size();
   const auto shares = int(placement_->shares());
   const Part own = part_of(shares, placement_->group().size(), placement_->group().rank());
   const int64_t first = part_of(all, shares, int(own.begin)).begin;
@@ -44,33 +51,28 @@ Step::Result Step::share_gradients(const Tensors& images, const Labels& y, Whole
     default_generator().set_state(place_of(random, count() + 1, w));
     Outcome part;
     Tensor loss;
+    out.right = {};
     if (rows.size() > 0) {
       const Labels labels = y.rows(rows);
       part = objective_(slice_rows(images, rows), labels);
       loss = part.loss.detach() * share;
-      out.loss = out.loss.defined() ? out.loss + loss : loss;
-      out.spread = part.spread;
+      out.loss = out.loss.defined() ? out.loss + loss : loss, out.spread = part.spread;
       out.right = count_right(part.logits.defined() ? Tensors{part.logits} : Tensors{}, labels.larger());
-    } else {
-      out.right = {};
     }
-    for (size_t i = 0; i < buffers.size(); ++i)
-      copy(places[i], is_float(buffers[i]) ? in_f64(buffers[i]) * share
-                                           : (in_f64(buffers[i]) - in_f64(before[i])) * double(w == 0));
+    sum_buffers(places, buffers, before, share, w == 0);
     if (ended) ended(Phase::forward);
     const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
-    const comm::Reducer::Step own_part{loss, rows.size(), all, with_right(last ? whole.riders : Riders{}, out.right)};
+    const comm::Reducer::Step own_part{loss, rows.size(), all, with_right(last ? global.riders : Riders{}, out.right)};
     if (last) placement_->arm(total, own_part);
     if (total.defined()) backward(total, scale_.seed(share, total.dtype()));
-    if (last) placement_->finish();
-    else placement_->keep(own_part);
+    last ? placement_->finish() : placement_->keep(own_part);
     if (ended) ended(Phase::backward);
   }
   default_generator().set_state(random);
   for (size_t i = 0; i < buffers.size(); ++i)
     copy(buffers[i], is_float(buffers[i]) ? places[i] : in_f64(before[i]) + in_f64(places[i]));
-  out.own = out.loss, out.loss = placement_->reducer()->loss();
-  out.right = right_of(placement_->reducer()->riders());
+  const comm::ControlWords& sums = placement_->reducer()->words();
+  out.own = out.loss, out.loss = sums.loss(), out.right = right_of(sums.riders());
   return out;
 }
 

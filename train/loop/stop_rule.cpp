@@ -26,15 +26,15 @@ StopRule::StopRule(const Training& parts, TrainState& at) : p_(parts), at_(at) {
 Riders StopRule::ask() {
   asked_to_stop_ = stop_requested();
   Riders out{};
-  out[kStop] = asked_to_stop_, out[kChange] = p_.crew && p_.crew->change_is_due(), out[kEnd] = time_is_up();
+  out[kStop] = asked_to_stop_, out[kChange] = p_.membership && p_.membership->change_is_due(), out[kEnd] = time_is_up();
   return out;
 }
 
 // A rank that is asked to stop leaves the others to go on, if there are enough of them.
 StopRule::Then StopRule::after_step() {
-  if (p_.crew && p_.crew->is_last()) return Then::stop;
+  if (p_.membership && p_.membership->is_last()) return Then::stop;
   const comm::Reducer* const reducer = p_.step->placement().reducer();
-  const Riders asked = reducer ? reducer->riders() : ask();
+  const Riders asked = reducer ? reducer->words().riders() : ask();
   if (stops_all(int64_t(asked[kStop]))) return Then::stop;
   if (asked[kStop] > 0 || asked[kChange] > 0) return Then::change;
   const bool last = steps() == p_.schedule.steps();
@@ -44,7 +44,7 @@ StopRule::Then StopRule::after_step() {
 }
 
 bool StopRule::stops_all(int64_t stops) const {
-  const int64_t needed = p_.crew ? std::max(p_.crew->options().min_ranks, 1) : p_.group.size();
+  const int64_t needed = p_.membership ? std::max(p_.membership->options().min_ranks, 1) : p_.group.size();
   return stops > 0 && p_.group.size() - stops < needed;
 }
 
@@ -59,9 +59,9 @@ bool StopRule::ends() {
   return !ended_by_.empty();
 }
 
-// With a crew, some of the ranks leave after the next step.
+// With a membership, some of the ranks leave after the next step.
 bool StopRule::signalled() const {
-  return p_.crew ? !any_of(p_.group, !stop_requested()) : any_of(p_.group, stop_requested());
+  return p_.membership ? !any_of(p_.group, !stop_requested()) : any_of(p_.group, stop_requested());
 }
 
 void StopRule::interrupted(int64_t stops) {

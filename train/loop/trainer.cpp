@@ -28,7 +28,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
   p_.evaluation.weights = p_.step->placement().gathered_weights();
   p_.evaluation.interrupted = stop_requested;
   for (const auto& callback : p_.callbacks) callback->begins(p_.task, p_.group);
-  if (!p_.crew || p_.crew->deal().number == 1) p_.trace.check_after(steps());
+  if (!p_.membership || p_.membership->assignment().number == 1) p_.trace.check_after(steps());
   if (leads()) p_.trace.check();
   for (const Device device : p_.task.devices()) reset_peak_memory(device);
   const int64_t first = at_.epoch, every = p_.checkpoint.every;
@@ -116,7 +116,7 @@ void Trainer::train_step(Loader::Epoch& batches) {
                           [&](const std::function<void()>& write) { p_.step->write_weights(write); }});
   const Step::Result result = p_.step->run(
       batch->images(), batch->labels(), lr, ended,
-      {.samples = batch->whole, .riders = stop_.ask(), .counts = meter_.counts_all(), .apart = p_.trace.on()});
+      {.samples = batch->global_size, .riders = stop_.ask(), .counts = meter_.counts_all(), .apart = p_.trace.on()});
   ++at_.batch, at_.reported = false;
   recovery_.end_step();
   stop_.count_time();
@@ -138,7 +138,7 @@ bool Trainer::report_epoch(bool first) {
   const int64_t epoch = epochs_begun();
   const bool judged = is_whole_epoch() ? p_.learner->judges_after(epoch, p_.epochs) : p_.learner->facts.judged_at_end;
   if (!at_.reported) {
-    if (diary_) diary_(meter_.own_figures());
+    if (rank_log_) rank_log_(meter_.own_figures());
     Metrics trained = meter_.metrics();
     if (first && !judged) trained.left_s = stop_.seconds_left();  // else judge() tells it
     write_pass(std::move(trained));
@@ -177,7 +177,7 @@ void Trainer::test() {
   averaged_.reset();
   averaged_ = recovery_.weights_to_judge();
   std::optional<Snapshot> snapshot = snapshot_of("test", true);
-  const bool may_end = saved_step() == steps() && !p_.crew;
+  const bool may_end = saved_step() == steps() && !p_.membership;
   p_.evaluation.interrupted = may_end ? stop_requested : nullptr;
   const std::vector<Metrics> figures = p_.learner->test(p_.evaluation, snapshot ? &*snapshot : nullptr);
   for (const Metrics& m : figures) write_pass(m);
@@ -190,7 +190,7 @@ void Trainer::write(Metrics& m) const {
     report_(m);
     for (const auto& callback : p_.callbacks) callback->reported(m);
   }
-  if (journal_) journal_(m);
+  if (backlog_) backlog_(m);
 }
 
 void Trainer::write_pass(Metrics m) const {
@@ -234,9 +234,9 @@ std::optional<Snapshot> Trainer::snapshot_of(const std::string& split, bool last
 void Trainer::show(std::optional<Snapshot>& snapshot) const {
   if (!snapshot) return;
   p_.step->exchange([&] {
-    if (!album_) return;
+    if (!snapshot_) return;
     add_filters(*snapshot, p_.task.network(), p_.task.data.train.image());
-    album_(*snapshot);
+    snapshot_(*snapshot);
   });
 }
 

@@ -47,9 +47,9 @@ class Trainer {
   void trace_into(const std::string& path) { p_.trace.otherwise_into(path); }
   // Where these go, by default nowhere: a line with this rank's own loss and times, after each epoch; the metrics, on
   // every rank, besides rank 0's report; on rank 0 snapshots, as often as --snapshots says.
-  void set_diary(std::function<void(const std::string&)> diary) { diary_ = std::move(diary); }
-  void set_journal(Report journal) { journal_ = std::move(journal); }
-  void set_album(std::function<void(const Snapshot&)> album) { album_ = std::move(album); }
+  void set_rank_log(std::function<void(const std::string&)> rank_log) { rank_log_ = std::move(rank_log); }
+  void set_backlog(Report backlog) { backlog_ = std::move(backlog); }
+  void on_snapshot(std::function<void(const Snapshot&)> snapshot) { snapshot_ = std::move(snapshot); }
 
   const TrainState& state() const { return at_; }
   // Until the end of fit(), which leaves the weights that were tested.
@@ -59,7 +59,7 @@ class Trainer {
   // Copies the state of rank `source` to all ranks; a collective. Before it, that rank may read into the tensors of
   // files(). Returns that rank's `text`.
   std::string share_state(int source = 0, const std::string& text = "") { return recovery_.share(source, text); }
-  // The state after the last whole step, also when an exception has ended fit(). Only with a crew.
+  // The state after the last whole step, also when an exception has ended fit(). Only with a membership.
   Carried carry();
   void take(const Carried& carried) { recovery_.take(carried); }
   int64_t saved_step() const { return recovery_.saved_step(); }  // of the newest checkpoint
@@ -89,10 +89,10 @@ class Trainer {
   StopRule stop_;
   Recovery recovery_;
   std::unique_ptr<AveragedModel> averaged_;  // from the test on
-  Report report_, journal_;                  // report_, save_: of fit()
+  Report report_, backlog_;                  // report_, save_: of fit()
   Save save_;
-  std::function<void(const std::string&)> diary_;
-  std::function<void(const Snapshot&)> album_;
+  std::function<void(const std::string&)> rank_log_;
+  std::function<void(const Snapshot&)> snapshot_;
   Memory memory_;
 };
 

@@ -20,7 +20,7 @@ void visit(Fields& f, TrainerOptions& o) {
   f("limit-train-batches", o.limit_train_batches,
     {.help = "maximum number of steps per epoch; 0: no limit", .unit = "N", .range = kCount});
   f("limit-eval-batches", o.limit_eval_batches,
-    {.help = "maximum number of batches of 500 images per validation or test; 0: no limit",
+    {.help = "maximum number of batches of 500 images, spread over all, per validation or test; 0: no limit",
      .unit = "N",
      .range = kCount,
      .may_change = true,

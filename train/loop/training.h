@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/job/crew.h"
+#include "comm/job/membership.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_options.h"
 #include "train/loop/callback.h"
@@ -31,7 +31,7 @@ struct Training {
   int64_t val_every = 0;                 // TrainerOptions
   int64_t log_every = 0, snapshots = 0;  // RunOptions
   uint64_t seed = 1;
-  const comm::Crew* crew = nullptr;                  // the ranks come and go; null: they stay
+  const comm::Membership* membership = nullptr;      // the ranks come and go; null: they stay
   Course course = {};                                // except `files`
   std::map<std::string, std::string> metadata = {};  // of files of weights
 };

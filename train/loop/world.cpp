@@ -107,23 +107,23 @@ World join_world(const ParallelOptions& options, ExecutionOptions& execution) {
   return world;
 }
 
-std::unique_ptr<comm::Crew> join_crew(std::shared_ptr<comm::Store> store, const comm::Place& place,
-                                      const ParallelOptions& options, int ranks, int64_t batch) {
-  constexpr int64_t kMostRanks = 1 << 20;
+std::unique_ptr<comm::Membership> join_membership(std::shared_ptr<comm::Store> store, const comm::Place& place,
+                                                  const ParallelOptions& options, int ranks, int64_t batch) {
+  constexpr int64_t kMaxRanks = 1 << 20;
   const ElasticOptions& e = options.elastic;
   const double patience = e.step_timeout > 0 ? e.step_timeout : options.comm_timeout;
-  const int64_t most = std::min(options.shares > 0 ? std::min(options.shares, batch) : batch, kMostRanks);
-  const comm::Crew::Options crew{.ranks = ranks,
-                                 .place = place.rank,
-                                 .min_ranks = int(e.min_ranks),
-                                 .max_ranks = int(most),
-                                 .told_to_stop = stop_requested,
-                                 .wait_for_ranks = comm::Seconds(e.wait_for_ranks),
-                                 .patience = comm::Seconds(patience),
-                                 .answer = comm::Seconds(env::heartbeat()),
-                                 .contact = comm::tcp_contact(store)};
-  return std::make_unique<comm::Crew>(std::move(store), crew, comm::host_identity("net"),
-                                      concat("a rank (pid ", ::getpid(), " on ", comm::host_name(), ")"));
+  const int64_t most = std::min(options.shares > 0 ? std::min(options.shares, batch) : batch, kMaxRanks);
+  const comm::Membership::Options membership{.ranks = ranks,
+                                             .place = place.rank,
+                                             .min_ranks = int(e.min_ranks),
+                                             .max_ranks = int(most),
+                                             .told_to_stop = stop_requested,
+                                             .wait_for_ranks = comm::Seconds(e.wait_for_ranks),
+                                             .patience = comm::Seconds(patience),
+                                             .answer = comm::Seconds(env::heartbeat()),
+                                             .contact = comm::tcp_contact(store)};
+  return std::make_unique<comm::Membership>(std::move(store), membership, comm::host_identity("net"),
+                                            concat("a rank (pid ", ::getpid(), " on ", comm::host_name(), ")"));
 }
 
 void settle_process(const comm::Place& place, const ParallelOptions& options, ExecutionOptions& execution) {
@@ -134,16 +134,16 @@ void settle_process(const comm::Place& place, const ParallelOptions& options, Ex
   execution.threads = threads_of(execution, place.local_size);
 }
 
-World open_world(comm::Crew& crew, const comm::Place& place, const ParallelOptions& options,
+World open_world(comm::Membership& membership, const comm::Place& place, const ParallelOptions& options,
                  const ExecutionOptions& execution) {
   World world;
-  world.crew = &crew;
-  world.job = crew.open(place.local_rank, place.local_size);
+  world.membership = &membership;
+  world.job = membership.open(place.local_rank, place.local_size);
   try {
     if (world.size() > 1)
       world.own = std::make_unique<comm::ProcessGroup>(transport_of(options, execution.device, world.job));
   } catch (const CommError& e) {
-    crew.give_up(e.what());  // before the end of the job, whose hub knows no causes
+    membership.give_up(e.what());  // before the end of the job, whose hub knows no causes
     throw;
   }
   return world;

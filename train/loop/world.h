@@ -2,7 +2,7 @@
 #include <memory>
 #include <optional>
 
-#include "comm/job/crew.h"
+#include "comm/job/membership.h"
 #include "comm/job/place.h"
 #include "comm/parallel/data_parallel.h"
 #include "comm/process_group.h"
@@ -19,7 +19,7 @@ struct World {
   comm::ProcessGroup& group() const { return own ? *own : comm::alone(); }
   int size() const { return job.size; }
   bool leads() const { return job.rank == 0; }
-  comm::Crew* crew = nullptr;                        // whose generation these ranks are; null: they stay to the end
+  comm::Membership* membership = nullptr;            // whose generation these ranks are; null: they stay to the end
   std::optional<comm::Clock::time_point> stopped{};  // when this process stopped in the generation before
   // Tells the other ranks why this rank fails. If another rank failed first, waits 0.2 s so that the launcher, which
   // reports the first process to exit, reports that one. No effect with one rank.
@@ -37,11 +37,11 @@ World join_world(const ParallelOptions& options, ExecutionOptions& execution);
 
 // The same for ranks that come and go: options.elastic. The processes of the job, from which open_world() makes the
 // ranks of a generation. `ranks`: of the first one; `batch`: images of a batch, at least one for each rank.
-std::unique_ptr<comm::Crew> join_crew(std::shared_ptr<comm::Store> store, const comm::Place& place,
-                                      const ParallelOptions& options, int ranks, int64_t batch);
+std::unique_ptr<comm::Membership> join_membership(std::shared_ptr<comm::Store> store, const comm::Place& place,
+                                                  const ParallelOptions& options, int ranks, int64_t batch);
 // Sets device and threads in `execution` to those of this process.
 void settle_process(const comm::Place& place, const ParallelOptions& options, ExecutionOptions& execution);
-World open_world(comm::Crew& crew, const comm::Place& place, const ParallelOptions& options,
+World open_world(comm::Membership& membership, const comm::Place& place, const ParallelOptions& options,
                  const ExecutionOptions& execution);
 
 // Whether the options need several ranks and no launcher has started them, so that this process must start them.

@@ -32,7 +32,7 @@ class Call {
   const Tensor& tensor(size_t input) const { return op_.inputs[input]; }
   const std::vector<int64_t>& sizes() const { return sizes_; }  // of the result; -1: one that depends on the batch
 
-  int64_t whole(const char* attribute) const { return get<int64_t>(attribute); }
+  int64_t integer(const char* attribute) const { return get<int64_t>(attribute); }
   double number(const char* attribute) const { return get<double>(attribute); }
   const std::vector<int64_t>& list(const char* attribute) const { return get<std::vector<int64_t>>(attribute); }
 

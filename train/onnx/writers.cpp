@@ -52,7 +52,7 @@ void pad2d(Call& c) {
 }
 
 void batch_norm(Call& c) {
-  if (c.whole("training")) c.refuse("it normalises by the statistics of the batch");
+  if (c.integer("training")) c.refuse("it normalises by the statistics of the batch");
   const int rank = c.tensor(0).rank();
   if (rank != 2 && rank != 4) c.refuse(concat("its input has ", rank, " axes; expected 2 or 4"));
   const Order order = rank == 4 ? kFirst : Order::ours;
@@ -60,7 +60,7 @@ void batch_norm(Call& c) {
       c.node("BatchNormalization", {c.name(0, order), c.name(1), c.name(2), c.attribute_name(0), c.attribute_name(1)},
              {{"epsilon", c.number("eps")}});
   if (c.has(3)) y = c.node("Add", {y, c.name(3, order)});
-  c.give(c.whole("relu") ? c.node("Relu", {y}) : y, order);
+  c.give(c.integer("relu") ? c.node("Relu", {y}) : y, order);
 }
 
 void layer_norm(Call& c) {
@@ -74,7 +74,7 @@ void linear(Call& c) {
   std::vector<std::string> inputs{c.name(0), c.name(1)};
   if (c.has(2)) inputs.push_back(c.name(2));
   const std::string y = c.node("Gemm", inputs, {{"transB", int64_t{1}}});
-  c.give(c.whole("relu") ? c.node("Relu", {y}) : y);
+  c.give(c.integer("relu") ? c.node("Relu", {y}) : y);
 }
 
 void matmul(Call& c) { c.give(c.node("MatMul", {c.name(0), c.name(1)})); }
@@ -108,8 +108,8 @@ void expand(Call& c) {
 void slice(Call& c) {
   const Order order = c.order_of(0);
   const auto list = [&](int64_t x) { return c.constant(List{x}); };
-  c.give(c.node("Slice", {c.name(0, order), list(c.whole("begin")), list(c.whole("end")),
-                          list(axis_in(order, c.whole("axis"))), list(c.whole("step"))}),
+  c.give(c.node("Slice", {c.name(0, order), list(c.integer("begin")), list(c.integer("end")),
+                          list(axis_in(order, c.integer("axis"))), list(c.integer("step"))}),
          order);
 }
 
@@ -135,7 +135,7 @@ void join(Call& c) {
   const Order order = common_order(c);
   std::vector<std::string> inputs;
   for (size_t i = 0; i < c.op().inputs.size(); ++i) inputs.push_back(operand(c, i, order));
-  c.give(c.node("Concat", inputs, {{"axis", axis_in(order, c.whole("axis"))}}), order);
+  c.give(c.node("Concat", inputs, {{"axis", axis_in(order, c.integer("axis"))}}), order);
 }
 
 template <const char* type> void binary(Call& c) {
@@ -184,7 +184,7 @@ std::string elu(Call& c, const std::string& x) { return c.node("Elu", {x}, {{"al
 // The mean of images over rows and columns, and what keeps all axes, needs no Transpose.
 template <const char* type> void reduce(Call& c) {
   List axes = c.list("axes");
-  const bool keepdim = c.whole("keepdim"), spatial = axes == List{1, 2};
+  const bool keepdim = c.integer("keepdim"), spatial = axes == List{1, 2};
   const Order order = keepdim || spatial ? c.order_of(0) : Order::ours;
   for (int64_t& axis : axes) axis = axis_in(order, axis);
   std::vector<std::string> inputs{c.name(0, order)};

@@ -36,13 +36,16 @@ Tensor Optimizer::new_state() const {
 }
 
 void Optimizer::step(double lr, const Tensor& factor, const Tensor& squares, const Tensor& value_squares) {
+  const std::vector<FlatParameters::Parameter>& all = parameters_.parameters();
+  RT_CHECK_AS(AutogradError, std::ranges::any_of(all, [](const auto& p) { return p.tensor->node() == p.node; }),
+              "optimizer step: the module has other parameters now; move or cast it, or make a FlatParameters or Step "
+              "of it, before the optimizer that is to train it");
   count(lr, reached());
   if (wants_squares()) {
     squares_ = squares.defined() ? squares : parameters_.gradient_squares();
     value_squares_ = value_squares.defined() ? value_squares : parameters_.value_squares();
   }
   const View multiplier = factor.defined() ? View(factor) : View{};
-  const std::vector<FlatParameters::Parameter>& all = parameters_.parameters();
   for (const auto& [begin, end] : parameters_.own_with_gradient()) {
     size_t i = 0;
     while (all[i].end <= begin) ++i;

@@ -19,7 +19,7 @@ static std::vector<OptimizerEntry>& registered_optimizers() {
       {.name = "sgd", .settings = Sgd::Options{.momentum = 0.9}, .make = make<Sgd>},
       {.name = "adam", .settings = Adam::Options{}, .make = make<Adam>},
       {.name = "adamw", .settings = Adam::Options{.decoupled = true}, .make = make<Adam>},
-      {.name = "muon", .settings = Muon::Options{}, .make = make<Muon>, .whole = true},
+      {.name = "muon", .settings = Muon::Options{}, .make = make<Muon>, .undivided = true},
       {.name = "lars", .settings = Lars::Options{}, .make = make<Lars>},
   };
   return all;

@@ -12,7 +12,7 @@ struct OptimizerEntry {
   const char* name;
   Settings settings = {};  // with the defaults of the command line
   std::unique_ptr<Optimizer> (*make)(FlatParameters& parameters, const Settings& settings);
-  bool whole = false;  // the rule needs whole parameters: shards must not divide one
+  bool undivided = false;  // the rule needs whole parameters: shards must not divide one
 };
 std::span<const OptimizerEntry> optimizers();
 struct RegisterOptimizer {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,8 @@
 #include "comm/transport/gpu.h"
 #include "core/runtime.h"
 #include "kernels/arithmetic.h"
-#include "kernels/conv2d.h"
+#include "kernels/conv_norm.h"
+#include "kernels/copy.h"
 
 namespace ringtape {
 namespace {
@@ -72,6 +74,50 @@ std::string compare(const Computation& c, DType dtype, Device gpu) {
   RT_CHECK_AS(Error, error <= bound,
               fmt::format("expected an error of at most {:.1e} of the norm, came {:.1e}", bound, error));
   return fmt::format("error {:.1e} of the norm, at most {:.1e}", error, bound);
+}
+
+constexpr double kMaxFusedDifference = 0.02;  // of the norm: other sums move a few roundings, and ReLUs near 0
+
+// A residual block by fused kernels, forward and backward, beside those one by one.
+std::string compare_fused(Device gpu) {
+  const Shape image{2, 12, 12, kFusedChannels}, filter{kFusedChannels, 3, 3, kFusedChannels};
+  Tensors in;
+  for (const Shape& shape : {image, filter, filter, image})
+    in.push_back(to(cast(rand(shape, -1, 1), DType::bf16), gpu));
+  const auto block = [&](bool fused) {
+    const ArithmeticScope scope(&Arithmetic::fusing, fused ? Fusing::always : Fusing::never);
+    const Tensor x = leaf(in[0]), w = leaf(in[1]), w2 = leaf(in[2]);
+    const Tensor scale = to(full({kFusedChannels}, 1), gpu), shift = to(full({kFusedChannels}, 0), gpu);
+    const Tensor y = residual_block(x, {w, scale, shift}, {w2, scale, shift}, {}, 1);
+    backward(y, in[3]);
+    return Tensors{y.detach(), grad(x), grad(w), grad(w2)};
+  };
+  const Tensors fused = block(true), apart = block(false);
+  double error = 0;
+  for (size_t i = 0; i < fused.size(); ++i) error = std::max(error, relative_error(fused[i], apart[i]));
+  RT_CHECK_AS(Error, error <= kMaxFusedDifference,
+              fmt::format("expected a difference of at most {} of the norm from "
+                          "the kernels one by one, came {:.1e}",
+                          kMaxFusedDifference, error));
+  return fmt::format("{:.1e} of the norm from the kernels one by one", error);
+}
+
+// A graph does the work that was recorded with the numbers that are there when it is launched.
+std::string launch_graph(Device gpu) {
+  const Tensor first = to(rand({256, 256}, -1, 1), gpu), second = to(rand({256, 256}, -1, 1), gpu);
+  const Tensor x = first.copy_to(gpu), y(x.shape(), x.dtype(), gpu);
+  const auto work = [&] { copy(y, softmax(matmul(x, x))); };
+  work();  // makes what is made at first use
+  const auto graph = runtime(gpu).record(work, gpu.index);
+  for (const Tensor& now : {first, second}) {
+    copy(x, now);
+    graph->launch();
+    const Tensor got = y.copy_to(gpu);
+    work();
+    RT_CHECK_AS(Error, relative_error(got, y) == 0,
+                "expected what the same kernels compute one by one, came other numbers");
+  }
+  return "two launches, the same bits as kernel by kernel";
 }
 
 std::string copy_there_and_back(Device gpu) {
@@ -134,6 +180,12 @@ void check_gpus(const DeviceCheckFn& done) {
     for (const Computation& c : computations())
       for (const DType dtype : c.dtypes)
         done(run_check(concat(gpu, ' ', c.name, ' ', dtype), [&] { return compare(c, dtype, gpu); }));
+    const ArithmeticScope own(&Arithmetic::own_kernels, true);
+    for (const Computation& c : computations())
+      if (c.name != std::string_view("kernel"))
+        done(run_check(concat(gpu, " own ", c.name, " bf16"), [&] { return compare(c, DType::bf16, gpu); }));
+    done(run_check(concat(gpu, " fused block bf16"), [&] { return compare_fused(gpu); }));
+    done(run_check(concat(gpu, " graph"), [&] { return launch_graph(gpu); }));
   }
   const int gpus = gpu.index;
   if (gpus > 0) done(run_check("all-reduce", [&] { return all_reduce_between(std::max(gpus, 2), gpus); }));

@@ -11,7 +11,7 @@
 
 #include "comm/base/host_name.h"
 #include "core/check.h"
-#include "train/data/png.h"
+#include "train/data/image/png.h"
 #include "train/io/protobuf.h"
 
 namespace ringtape {

@@ -97,7 +97,7 @@ std::optional<Metrics> parse_metrics(const std::string& line, const std::string&
   Metrics m;
   m.split = fields.text("split");
   if (m.split == "summary" || m.split == kMembership) return {};
-  m.epoch = fields.has("epoch") ? fields.whole("epoch") : 0, m.step = fields.has("step") ? fields.whole("step") : 0;
+  m.epoch = fields.has("epoch") ? fields.integer("epoch") : 0, m.step = fields.has("step") ? fields.integer("step") : 0;
   for (const MetricsColumn& c : kColumns)
     if (fields.has(c.name)) m.*c.value = read_number(fields, c.name);
   return m;
@@ -161,7 +161,7 @@ MetricsLog::Lengths MetricsLog::cut_behind(const RunDir& run, int64_t step) {
   const auto step_in_json = [](const std::string& line) {
     const Json json = parse_json(line, "", 4);
     const JsonFields fields(json, "");  // the summary is made anew
-    return fields.text("split") == "summary" ? std::numeric_limits<int64_t>::max() : fields.whole("step");
+    return fields.text("split") == "summary" ? std::numeric_limits<int64_t>::max() : fields.integer("step");
   };
   const auto step_in_csv = [](const std::string& line) {
     const size_t comma = line.find(',', line.find(',') + 1);

@@ -100,9 +100,10 @@ static toml::table find_preset(const std::string& name) {
 bool has_recipe(const std::string& preset, const std::string& method) { return find_preset(preset)[method].is_table(); }
 
 Given read_preset(const std::optional<std::string>& preset, const std::string& method) {
-  nn::find_method(method);
   const std::string name = preset.value_or(kDefaultPreset);
   toml::table table = find_preset(name), own;
+  if (method.empty()) return given_by(table, concat("preset ", name));
+  nn::find_method(method);
   const toml::table* const found = table[method].as_table();
   RT_CHECK_AS(UsageError, found || !preset, "--preset ", name, ": has no recipe for ", method);
   if (found) own = *found;

@@ -27,7 +27,7 @@ struct Given {
 // UsageError for unknown keys, with the nearest name.
 Given read_config(const std::string& path);
 // A recipe of configs/ssl for a method: the settings for all methods, then those of the method's table. No preset: the
-// default one, in which a method may be without a table. Throws UsageError.
+// default one, in which a method may be without a table. No method: the former alone. Throws UsageError.
 Given read_preset(const std::optional<std::string>& preset, const std::string& method);
 bool has_recipe(const std::string& preset, const std::string& method);
 // What weights_metadata() wrote.

@@ -81,12 +81,53 @@ static void check_parallel(const ParallelOptions& o, int ranks) {
   RT_CHECK_AS(UsageError, !o.sync_bn || o.entry().synchronizes(), "--sync-bn: does not support --strategy ", o.strategy,
               "; use --strategy ddp");
   const std::string& reduction = o.reducer.reduction.name;
-  RT_CHECK_AS(UsageError, !o.entry().shards(Sharded::gradients) || !comm::find_reduction(reduction).whole,
+  RT_CHECK_AS(UsageError, !o.entry().shards(Sharded::gradients) || !comm::find_reduction(reduction).needs_all,
               "--gradient-reduction ", reduction, ": needs whole gradients, which --strategy ", o.strategy,
               " does not keep; use zero1");
   check_ranks(o, ranks);
   check_shares(o, ranks);
   if (o.elastic.on) check_elastic(o);
+}
+
+// Flags that exclude each other.
+static void check_pairs(const TrainOptions& o) {
+  RT_CHECK_AS(UsageError, o.weights_key.empty() || !o.weights.empty(), "--weights-key ", o.weights_key,
+              ": needs --weights, the file that has them");
+  RT_CHECK_AS(UsageError, o.schedule.warmup_epochs <= double(o.trainer.epochs), "--warmup-epochs ",
+              o.schedule.warmup_epochs, ": longer than the training of ", o.trainer.epochs, " epochs");
+  RT_CHECK_AS(UsageError, o.limits.min_delta == 0 || o.limits.patience > 0,
+              "--min-delta: has no effect without --patience");
+  RT_CHECK_AS(UsageError, !o.run.resume || !o.run.name.empty(), "--resume: needs --run, the run to continue");
+  RT_CHECK_AS(UsageError, !o.run.resume || !o.run.overwrite,
+              "--resume and --overwrite: one continues the run, the other replaces it");
+  RT_CHECK_AS(UsageError, !o.data.balanced || o.data.shuffle_buffer <= 0,
+              "--balanced-sampling: draws from all images, which --shuffle-buffer ", o.data.shuffle_buffer,
+              " does not; leave one of them out");
+  RT_CHECK_AS(UsageError, o.schedule.base_lr == 0 || o.schedule.lr_scale == "none", "--lr-scale ", o.schedule.lr_scale,
+              ": --base-lr already scales with the batch of all ranks; give only one of them");
+  RT_CHECK_AS(
+      UsageError, o.checkpoint.exported == "last" || o.checkpoint.every > 0,
+      "--export best: --checkpoint-every 0 does not keep the best weights; set --checkpoint-every to 1 or more");
+  const bool shares = o.parallel.shares > 0;
+  RT_CHECK_AS(UsageError, !shares || !o.self_supervised(),
+              "--shares: not for self-supervised methods, whose losses may compare all images of a batch");
+  RT_CHECK_AS(UsageError, !shares || o.trainer.batch_size_per_rank == 0,
+              "--shares and --batch-size-per-rank: the batch would depend on the ranks; use --batch-size");
+  RT_CHECK_AS(UsageError, !shares || o.step.accumulate == 1,
+              "--shares and --accumulate: shares are computed one after another, too; leave --accumulate out");
+  RT_CHECK_AS(UsageError, !o.parallel.elastic.on || !o.self_supervised(),
+              "--elastic: not for self-supervised methods, which need the same number of images on each rank");
+}
+
+static void check_batch(const TrainOptions& o, int ranks) {
+  const int64_t batch = o.trainer.batch_size;
+  RT_CHECK_AS(UsageError, batch >= ranks, "--batch-size ", batch, ": fewer images than the ", ranks, " ranks");
+  RT_CHECK_AS(UsageError, o.step.accumulate <= batch, "--accumulate ", o.step.accumulate, ": more parts than the ",
+              batch, " images of a batch");
+}
+
+static std::string absolute(const std::string& path) {
+  return path.empty() ? "" : std::filesystem::absolute(path).lexically_normal().string();
 }
 
 TrainOptions resolve(TrainOptions options, int ranks) {
@@ -95,48 +136,15 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   settle_model(options);
   if (options.data.dir.empty()) options.data.dir = env::data_dir();
   if (data.generated) options.data.dir.clear();
-  if (!options.data.dir.empty())
-    options.data.dir = std::filesystem::absolute(options.data.dir).lexically_normal().string();
-  RT_CHECK_AS(UsageError, options.weights_key.empty() || !options.weights.empty(), "--weights-key ",
-              options.weights_key, ": needs --weights, the file that has them");
-  if (!options.weights.empty())
-    options.weights = std::filesystem::absolute(options.weights).lexically_normal().string();
-  RT_CHECK_AS(UsageError, options.schedule.warmup_epochs <= double(options.trainer.epochs), "--warmup-epochs ",
-              options.schedule.warmup_epochs, ": longer than the training of ", options.trainer.epochs, " epochs");
+  options.data.dir = absolute(options.data.dir), options.weights = absolute(options.weights);
+  check_pairs(options);
   if (!options.limits.max_time.empty()) (void)seconds_of(options.limits.max_time, "--max-time");
-  RT_CHECK_AS(UsageError, options.limits.min_delta == 0 || options.limits.patience > 0,
-              "--min-delta: has no effect without --patience");
-  RT_CHECK_AS(UsageError, !options.run.resume || !options.run.name.empty(),
-              "--resume: needs --run, the run to continue");
-  RT_CHECK_AS(UsageError, !options.run.resume || !options.run.overwrite,
-              "--resume and --overwrite: one continues the run, the other replaces it");
-  RT_CHECK_AS(UsageError, !options.data.balanced || options.data.shuffle_buffer <= 0,
-              "--balanced-sampling: draws from all images, which --shuffle-buffer ", options.data.shuffle_buffer,
-              " does not; leave one of them out");
   options.callbacks.chosen.check("callback");
   options.transforms.chosen.check("transform");
   check_parallel(options.parallel, ranks);
   if (options.trainer.batch_size_per_rank > 0) options.trainer.batch_size = options.trainer.batch_size_per_rank * ranks;
-  RT_CHECK_AS(UsageError, options.schedule.base_lr == 0 || options.schedule.lr_scale == "none", "--lr-scale ",
-              options.schedule.lr_scale,
-              ": --base-lr already scales with the batch of all ranks; give only one of them");
   settle_lr(options.schedule, options.trainer.batch_size);
-  const int64_t batch = options.trainer.batch_size;
-  RT_CHECK_AS(UsageError, batch >= ranks, "--batch-size ", batch, ": fewer images than the ", ranks, " ranks");
-  RT_CHECK_AS(UsageError, options.step.accumulate <= batch, "--accumulate ", options.step.accumulate,
-              ": more parts than the ", batch, " images of a batch");
-  RT_CHECK_AS(
-      UsageError, options.checkpoint.exported == "last" || options.checkpoint.every > 0,
-      "--export best: --checkpoint-every 0 does not keep the best weights; set --checkpoint-every to 1 or more");
-  const int64_t shares = options.parallel.shares;
-  RT_CHECK_AS(UsageError, shares == 0 || !options.self_supervised(),
-              "--shares: not for self-supervised methods, whose losses may compare all images of a batch");
-  RT_CHECK_AS(UsageError, shares == 0 || options.trainer.batch_size_per_rank == 0,
-              "--shares and --batch-size-per-rank: the batch would depend on the ranks; use --batch-size");
-  RT_CHECK_AS(UsageError, shares == 0 || options.step.accumulate == 1,
-              "--shares and --accumulate: shares are computed one after another, too; leave --accumulate out");
-  RT_CHECK_AS(UsageError, !options.parallel.elastic.on || !options.self_supervised(),
-              "--elastic: not for self-supervised methods, which need the same number of images on each rank");
+  check_batch(options, ranks);
   if (options.self_supervised()) check_pretraining(options, ranks);
   else (void)changes_of(options.changes);
   (void)listed_class_weights(options.step.class_weights);

@@ -12,7 +12,7 @@
 #include "core/runtime.h"
 #include "nn/freeze.h"
 #include "train/data/class_weights.h"
-#include "train/data/encoded_images.h"
+#include "train/data/files/encoded_images.h"
 #include "train/io/weights_file.h"
 #include "train/loop/world.h"
 #include "train/model/methods.h"
@@ -127,8 +127,8 @@ Holdout split_of(const TrainOptions& o, const Splits& data) {
 
 // For ModelSpec::images: some that train, as they are.
 Tensor first_images(const TrainOptions& o, const Splits& data, Device device) {
-  constexpr int64_t kMost = 5000, kElements = int64_t{1} << 26;
-  const int64_t most = std::clamp<int64_t>(kElements / std::max<int64_t>(data.train.image().size(), 1), 1, kMost);
+  constexpr int64_t kMax = 5000, kElements = int64_t{1} << 26;
+  const int64_t most = std::clamp<int64_t>(kElements / std::max<int64_t>(data.train.image().size(), 1), 1, kMax);
   std::vector<int64_t> samples = split_of(o, data).train;
   samples.resize(std::min(samples.size(), size_t(most)));
   const Loader loader(data.train, samples, {.batch_size = int64_t(samples.size()), .workers = 0, .device = device});
@@ -227,26 +227,37 @@ std::unique_ptr<Step> make_step(const TrainOptions& o, const Task& task, const L
   return step;
 }
 
-Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::Crew* crew) {
-  const TrainOptions& o = setup.options;
-  const Splits& data = setup.data;
-  const DataIdentity identity = identity_of(data);
-  const Holdout split = split_of(o, data);
-  group.set_deterministic(o.execution.deterministic);
+// Throws CommError unless all ranks have the same data and settings.
+static void check_same_on_all(comm::ProcessGroup& group, const TrainOptions& o, const Splits& data,
+                              const DataIdentity& identity) {
   const std::string counts = concat(data.train.size(), " training and ", data.test.size(), " test images\n");
   const std::string judging = data.val ? concat(data.val->size(), " validation images\n") : "";
   comm::check_same(group, "the data", counts + judging + lines_of(trained_on(data.train)));
   comm::check_same(group, "the settings", common_settings_text(o));
   comm::check_same(group, "the images", concat("labels ", identity.labels, "\nimages ", identity.pixels, "\n"));
+}
+
+static Schedule schedule_of(const TrainOptions& o, int ranks, const comm::Membership* membership,
+                            int64_t steps_per_epoch) {
+  if (membership) ranks = membership->options().ranks;
+  if (o.parallel.shares > 0) ranks = int(o.parallel.shares);
+  return Schedule(o.schedule, peak_lr(o.schedule, ranks), steps_per_epoch, o.trainer.epochs, o.limits.max_steps);
+}
+
+Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::Membership* membership) {
+  const TrainOptions& o = setup.options;
+  const Splits& data = setup.data;
+  const DataIdentity identity = identity_of(data);
+  const Holdout split = split_of(o, data);
+  group.set_deterministic(o.execution.deterministic);
+  check_same_on_all(group, o, data, identity);
   check_split(o, setup, split);
   setup.distribute(group, o.parallel.sync_bn);  // before the learner, which asks what a collapsed loss would be
   auto learner = make_learner(o, setup, split, group.size());
   auto loader = std::make_unique<Loader>(data.train, learner->split.train, learner->loading(loading(o, setup, group)));
   const int64_t limit = o.trainer.limit_train_batches;
   const int64_t steps_per_epoch = limit > 0 ? std::min(loader->batches(), limit) : loader->batches();
-  const int64_t ranks = o.parallel.shares > 0 ? o.parallel.shares : crew ? crew->options().ranks : group.size();
-  const double lr = peak_lr(o.schedule, int(ranks));
-  const Schedule schedule(o.schedule, lr, steps_per_epoch, o.trainer.epochs, o.limits.max_steps);
+  const Schedule schedule = schedule_of(o, group.size(), membership, steps_per_epoch);
   if (group.rank() == 0 && !o.run.resume) note_average(o.step.ema, schedule.steps());
   auto step = make_step(o, setup, *learner, schedule.lr(), group);
   if (const auto momentum = schedule.momentum_at(0)) step->set_momentum(*momentum);
@@ -269,13 +280,13 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::C
           .log_every = o.run.log_every,
           .snapshots = o.run.snapshots,
           .seed = uint64_t(o.execution.seed),
-          .crew = crew,
+          .membership = membership,
           .course = {kept_settings(o), changed, identity, steps_per_epoch},
           .metadata = metadata(o, data.train)};
 }
 
-Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group, const comm::Crew* crew) {
-  return Trainer(make_training(setup, group, crew));
+Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group, const comm::Membership* membership) {
+  return Trainer(make_training(setup, group, membership));
 }
 
 }  // namespace ringtape

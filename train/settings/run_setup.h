@@ -39,10 +39,12 @@ std::unique_ptr<Learner> make_learner(const TrainOptions& options, const Task& t
 std::unique_ptr<Step> make_step(const TrainOptions& options, const Task& task, const Learner& learner, double lr,
                                 comm::ProcessGroup& group);
 
-// The parts of a training of the setup's task on all ranks of a group; both must outlive it. `crew`: whose generation
-// the group is; null: the ranks stay. Throws UsageError for a batch larger than the data set or a split that cannot
-// judge the run, CommError if ranks differ in settings, data or model.
-Training make_training(RunSetup& setup, comm::ProcessGroup& group = comm::alone(), const comm::Crew* crew = nullptr);
-Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group = comm::alone(), const comm::Crew* crew = nullptr);
+// The parts of a training of the setup's task on all ranks of a group; both must outlive it. `membership`: whose
+// generation the group is; null: the ranks stay. Throws UsageError for a batch larger than the data set or a split that
+// cannot judge the run, CommError if ranks differ in settings, data or model.
+Training make_training(RunSetup& setup, comm::ProcessGroup& group = comm::alone(),
+                       const comm::Membership* membership = nullptr);
+Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group = comm::alone(),
+                     const comm::Membership* membership = nullptr);
 
 }  // namespace ringtape

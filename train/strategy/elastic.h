@@ -3,7 +3,7 @@
 
 namespace ringtape {
 
-// A training whose ranks come and go, while the others go on (comm/job/crew.h).
+// A training whose ranks come and go, while the others go on (comm/job/membership.h).
 struct ElasticOptions {
   bool on = false;
   int64_t min_ranks = 1;

@@ -31,6 +31,32 @@ int64_t ParallelOptions::own_devices() const {
   return named > 0 ? named : devices;
 }
 
+// Settings of single strategies.
+static void visit_strategies(Fields& f, ParallelOptions& o) {
+  f("dp-persistent", o.dp_persistent,
+    {.help = "dp, ddp2: keep the replicas and send them only what has changed, instead of everything at each step",
+     .scope = Scope::rank,
+     .may_change = true});
+  f("keep-weights", o.keep_weights,
+    {.help = "fsdp: weights of other ranks stay until the end of a step: less is sent, more memory is needed",
+     .may_change = true});
+  f("share-weights", o.share_weights,
+    {.help = "zero1, zero2: the ranks, which are on one machine, have one copy of the weights in shared memory "
+             "(--transport shm)",
+     .may_change = true});
+  f("shard-within", o.shard_within,
+    {.help = "hsdp: this many consecutive ranks together have all weights in a step and send them to each other",
+     .unit = "N",
+     .range = {1, 1 << 20},
+     .automatic = "the ranks of a machine",
+     .may_change = true});
+  f("shares", o.shares,
+    {.help = "divide each batch into so many fixed parts, which the ranks compute and add in an order of their own: "
+             "the same bits for 1 to N ranks, whichever come and go; 0: one part for each rank",
+     .unit = "N",
+     .range = {0, 4096}});
+}
+
 void visit(Fields& f, ParallelOptions& o) {
   f("strategy", o.strategy,
     {.help = "how the devices divide the work; `ringtape list strategies` says how each does",
@@ -58,28 +84,7 @@ void visit(Fields& f, ParallelOptions& o) {
      .scope = Scope::rank,
      .may_change = true});
   f("sync-bn", o.sync_bn, {.help = "batch normalisation uses the samples of all ranks or devices"});
-  f("dp-persistent", o.dp_persistent,
-    {.help = "dp, ddp2: keep the replicas and send them only what has changed, instead of everything at each step",
-     .scope = Scope::rank,
-     .may_change = true});
-  f("keep-weights", o.keep_weights,
-    {.help = "fsdp: weights of other ranks stay until the end of a step: less is sent, more memory is needed",
-     .may_change = true});
-  f("share-weights", o.share_weights,
-    {.help = "zero1, zero2: the ranks, which are on one machine, have one copy of the weights in shared memory "
-             "(--transport shm)",
-     .may_change = true});
-  f("shard-within", o.shard_within,
-    {.help = "hsdp: this many consecutive ranks together have all weights in a step and send them to each other",
-     .unit = "N",
-     .range = {1, 1 << 20},
-     .automatic = "the ranks of a machine",
-     .may_change = true});
-  f("shares", o.shares,
-    {.help = "divide each batch into so many fixed parts, which the ranks compute and add in an order of their own: "
-             "the same bits for 1 to N ranks, whichever come and go; 0: one part for each rank",
-     .unit = "N",
-     .range = {0, 4096}});
+  visit_strategies(f, o);
   visit(f, o.reducer);
   f("comm-timeout", o.comm_timeout,
     {.help = "maximum seconds to wait for another rank; then the training ends and reports what each rank is doing (a "

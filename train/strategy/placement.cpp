@@ -35,7 +35,7 @@ Placement::Placement(const PlacementInputs& in, bool common)
 
 // Elements in front of the gradients: the reducer's words, and with shares the model's buffers.
 int64_t Placement::front(int64_t parameters) const {
-  return comm::Reducer::control_size(parameters) + (shares_ > 0 ? buffer_elements(model_) : 0);
+  return comm::ControlWords::size(parameters) + (shares_ > 0 ? buffer_elements(model_) : 0);
 }
 
 // Memory that other ranks can reach; the gradients follow the reducer's control words, or get memory from the reducer.
@@ -114,7 +114,7 @@ comm::Reducer::Totals Placement::traffic() const { return reducer_ ? reducer_->t
 
 std::vector<Tensor> Placement::summed(const std::vector<Tensor>& buffers) const {
   std::vector<Tensor> out;
-  int64_t at = comm::Reducer::control_size(int64_t(parameters_.parameters().size()));
+  int64_t at = comm::ControlWords::size(int64_t(parameters_.parameters().size()));
   for (const Tensor& b : buffers) {
     out.push_back(memory_.window(b.shape(), contiguous_strides(b.shape()), at));
     at += b.size();

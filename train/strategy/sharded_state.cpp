@@ -11,7 +11,7 @@ namespace {
 
 std::unique_ptr<comm::Shards> shards_of(const comm::Reducer& reducer, comm::ProcessGroup& group, size_t parameters) {
   std::vector<comm::Stretch> stretches = reducer.stretches();
-  for (comm::Stretch& s : stretches) s.begin -= comm::Reducer::control_size(int64_t(parameters));
+  for (comm::Stretch& s : stretches) s.begin -= comm::ControlWords::size(int64_t(parameters));
   return std::make_unique<comm::Shards>(group, std::move(stretches));
 }
 

@@ -124,7 +124,7 @@ bool Clients::write_to(uint64_t number, Client& client) {
 bool Clients::ask_for(uint64_t number, Client& client) {
   constexpr std::string_view kEnd = "\r\n\r\n";
   const size_t end = client.in.find(kEnd);
-  if (end == std::string::npos && client.in.size() <= kMostRequest) return Clock::now() - client.since < patience_;
+  if (end == std::string::npos && client.in.size() <= kMaxRequest) return Clock::now() - client.since < patience_;
   if (end == std::string::npos) {
     client.out = refusal("431 Request Header Fields Too Large"), client.sent = 0, client.keep = false;
     return true;
@@ -152,8 +152,8 @@ bool Clients::ask_for(uint64_t number, Client& client) {
 void Clients::leave_the_longest() {
   size_t unsent = 0;
   for (const auto& [number, client] : all_) unsent += client.out.size();
-  while (all_.size() > kMostClients || unsent > kMostUnsent) {
-    const bool many = all_.size() > kMostClients;
+  while (all_.size() > kMaxClients || unsent > kMaxUnsent) {
+    const bool many = all_.size() > kMaxClients;
     auto longest = all_.end();
     for (auto at = all_.begin(); at != all_.end(); ++at)
       if (const Client& c = at->second; !c.waits && (many || !c.out.empty()))

@@ -22,12 +22,12 @@ struct ClientAnswer {
 };
 
 // The connections to a server. One thread reads the requests of all clients and sends all answers; some others compute
-// an answer once its request is there as a whole. So a slow client costs no thread, and of memory at most kMostRequest
+// an answer once its request is there as a whole. So a slow client costs no thread, and of memory at most kMaxRequest
 // bytes and its answer. It has `patience` for a whole request, and as long for each part of an answer. Of more than
-// kMostClients, and of more than kMostUnsent bytes of answers, those that have waited longest are left.
+// kMaxClients, and of more than kMaxUnsent bytes of answers, those that have waited longest are left.
 class Clients {
  public:
-  static constexpr size_t kMostRequest = 16 << 10, kMostClients = 256, kMostUnsent = 64 << 20;
+  static constexpr size_t kMaxRequest = 16 << 10, kMaxClients = 256, kMaxUnsent = 64 << 20;
 
   // `answer` gets the head of a request, with its empty line, and is called by several threads. If it throws or gives
   // nothing, the client is told so. Throws IoError if the system lacks a file descriptor.

@@ -25,12 +25,11 @@ std::string without_slashes(const std::string& path) {
 
 // The folders in a folder, in order; none if it cannot be read now.
 std::vector<std::string> folders_in(const std::string& folder) {
-  constexpr int kMost = 20000;  // names: it is a folder of data, not of runs
+  constexpr int kMax = 20000;  // names: it is a folder of data, not of runs
   std::vector<std::string> out;
   std::error_code error;
   int count = 0;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end && count < kMost;
-       at.increment(error), ++count)
+  for (fs::directory_iterator at(folder, error), end; !error && at != end && count < kMax; at.increment(error), ++count)
     if (std::error_code unknown; at->is_directory(unknown)) out.push_back(at->path().filename());
   std::sort(out.begin(), out.end());
   return out;
@@ -102,7 +101,7 @@ void RunList::look() {
 
 void RunList::look_in(const std::string& folder, const std::string& id, int depth,
                       std::map<std::string, std::string>& found, Seen& seen) {
-  if (found.size() >= kMostRuns) return;
+  if (found.size() >= kMaxRuns) return;
   if (ViewedRun::is_run(folder)) {
     found.emplace(id, folder);
     return;
@@ -174,11 +173,11 @@ std::optional<std::string> RunList::snapshot(const std::string& id, const std::s
 }
 
 std::string RunList::metrics(const std::map<std::string, int64_t>& wanted) {
-  constexpr size_t kMost = 1 << 23;  // bytes, about; the page asks again
+  constexpr size_t kMax = 1 << 23;  // bytes, about; the page asks again
   std::string out = "{\"metrics\":{";
   bool any = false;
   for (const auto& [id, from] : wanted)
-    if (const auto run = out.size() < kMost ? find(id) : nullptr) {
+    if (const auto run = out.size() < kMax ? find(id) : nullptr) {
       out += concat(any ? "," : "", Json(id).text(), ":", run->metrics(from));
       any = true;
     }
@@ -194,7 +193,7 @@ std::string RunList::everything() {
   const Runs runs = known();
   for (const auto& [id, run] : runs) {
     out["run"][id] = run->details();
-    ThinnedLines lines(kMostSteps / runs.size() + 1);
+    ThinnedLines lines(kMaxSteps / runs.size() + 1);
     int64_t end = 0;
     for (bool more = true; more;) {
       const Json part = parse_json(run->metrics(end));
@@ -203,7 +202,7 @@ std::string RunList::everything() {
       end = part["next"].get<int64_t>(), more = part["more"].get<bool>();
     }
     const std::vector<std::string> names =
-        spread_over(run->snapshots(), std::max<size_t>(kMostSnapshots / runs.size(), 1));
+        spread_over(run->snapshots(), std::max<size_t>(kMaxSnapshots / runs.size(), 1));
     Json& metrics = out["metrics"][id];
     metrics = {{"from", 0}, {"next", end}, {"snapshots", names}};
     metrics["lines"] = lines.take();

@@ -30,12 +30,12 @@ class RunList {
   // By run, from a position; without unknown runs, and without the last ones if there would be too much.
   std::string metrics(const std::map<std::string, int64_t>& wanted);
 
-  // All of this at once, for a page without a server. Bounded: of metrics within epochs about kMostSteps lines of all
-  // runs together, and kMostSnapshots snapshots, at equal distances; of each run its newest one.
+  // All of this at once, for a page without a server. Bounded: of metrics within epochs about kMaxSteps lines of all
+  // runs together, and kMaxSnapshots snapshots, at equal distances; of each run its newest one.
   std::string everything();
 
   static constexpr int kDeepest = 3;
-  static constexpr size_t kMostRuns = 1000, kMostSteps = 5000, kMostSnapshots = 8;
+  static constexpr size_t kMaxRuns = 1000, kMaxSteps = 5000, kMaxSnapshots = 8;
   static constexpr int64_t kWork = 1 << 19;  // of each call of runs(), as ViewedRun::read counts it
 
  private:

@@ -46,9 +46,9 @@ void answer(httplib::Response& out, int status, const std::string& text) {
 
 // The runs and positions of ?run=0:A&run=10:B. (Of equal parameters the library keeps one.)
 std::optional<std::map<std::string, int64_t>> wanted_metrics(const httplib::Request& request) {
-  constexpr size_t kMost = 64;
+  constexpr size_t kMax = 64;
   const size_t count = request.get_param_value_count("run");
-  if (count > kMost) return {};
+  if (count > kMax) return {};
   std::map<std::string, int64_t> out;
   for (size_t i = 0; i < count; ++i) {
     const std::string text = request.get_param_value("run", i);

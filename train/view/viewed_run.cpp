@@ -55,7 +55,7 @@ class AnyFile {
     out.resize(size_t(std::max<ssize_t>(got, 0)));
     return out;
   }
-  std::string whole(int64_t most) const { return size_ <= most ? read(0, size_) : std::string(); }
+  std::string contents(int64_t most) const { return size_ <= most ? read(0, size_) : std::string(); }
 
  private:
   int fd_;
@@ -132,7 +132,7 @@ int64_t seconds_of(const std::string& utc) {
 
 // The spans of a trace (train/trace/timeline.h) as the page draws them.
 Json trace_in(const AnyFile& file) {
-  const std::optional<Json> trace = parsed(file.whole(kLargestTrace), 8);
+  const std::optional<Json> trace = parsed(file.contents(kLargestTrace), 8);
   if (!trace || !trace->find("traceEvents") || !trace->find("traceEvents")->is_list()) return {};
   Json events = Json::list();
   int64_t ranks = 0;
@@ -224,7 +224,7 @@ std::optional<ViewedRun::Settings> ViewedRun::settings_since(int64_t changed) co
   const AnyFile config(path), environment(path_ + "/env.json");
   Settings out{.changed = config.changed_ns() + environment.changed_ns()};
   if (out.changed == changed) return {};
-  const std::string settings = config.whole(kLargestSettings), machine = environment.whole(kLargestSettings);
+  const std::string settings = config.contents(kLargestSettings), machine = environment.contents(kLargestSettings);
   out.bytes = int64_t(settings.size() + machine.size());
   try {
     out.config = config_values(settings, path);

@@ -101,10 +101,10 @@ class NameFinder {
     return {average, !prefix.empty() && prefix != "backbone.", prefix.size(), prefix};
   }
   static std::vector<std::string> in_order(const std::set<Rank>& ranks) {
-    constexpr size_t kMost = 1000;  // no file has more networks in it
+    constexpr size_t kMax = 1000;  // no file has more networks in it
     std::vector<std::string> out;
     for (const auto& [average, other, size, prefix] : ranks)
-      if (out.size() < kMost) out.push_back(prefix);
+      if (out.size() < kMax) out.push_back(prefix);
     return out;
   }
 
@@ -198,11 +198,11 @@ std::string summary_of(const std::vector<std::string>& names, const std::string&
     const size_t dot = name.find('.', same);
     ++groups[dot == std::string::npos ? name : name.substr(0, dot) + ".*"];
   }
-  constexpr size_t kMost = 8, kLongest = 100;
+  constexpr size_t kMax = 8, kLongest = 100;
   std::string out;
   size_t shown = 0;
   for (const auto& [group, count] : groups) {
-    if (shown++ == kMost) return concat(out, " and ", groups.size() - kMost, " more");
+    if (shown++ == kMax) return concat(out, " and ", groups.size() - kMax, " more");
     out += concat(out.empty() ? "" : ", ", group.substr(0, kLongest), count > 1 ? concat(" (", count, ")") : "");
   }
   return out;

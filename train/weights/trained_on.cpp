@@ -5,7 +5,7 @@
 #include <set>
 
 #include "core/check.h"
-#include "train/data/encoded_images.h"
+#include "train/data/files/encoded_images.h"
 #include "train/io/file.h"
 #include "train/io/hash.h"
 #include "train/io/json.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "train/data/dataset.h"
-#include "train/data/image_file.h"
+#include "train/data/image/image_file.h"
 
 namespace ringtape {
 

@@ -53,7 +53,7 @@ struct Peer {
 };
 
 // Memory and events of this rank that others may still use when its transport is destroyed; kept until they have left.
-struct Membership {
+struct SharedPeers {
   std::shared_ptr<SharedArena> arena;
   std::shared_ptr<char> control;
   std::unique_ptr<ExportedMemory> memory;
@@ -63,11 +63,11 @@ struct Membership {
   }
 };
 
-void retire(std::unique_ptr<Membership> membership) {
+void retire(std::unique_ptr<SharedPeers> peers) {
   static std::mutex mutex;
-  static auto& kept = *new std::list<std::unique_ptr<Membership>>;  // not destroyed at exit, when CUDA may be gone
+  static auto& kept = *new std::list<std::unique_ptr<SharedPeers>>;  // not destroyed at exit, when CUDA may be gone
   const std::lock_guard lock(mutex);
-  if (membership) kept.push_back(std::move(membership));
+  if (peers) kept.push_back(std::move(peers));
   kept.remove_if([](const auto& m) { return m->over(); });
 }
 
@@ -146,7 +146,7 @@ class Ipc : public GpuTransport {
 
   // Publishes this rank's memory and events, and opens those of the others.
   void join() {
-    us_ = std::make_unique<Membership>();
+    us_ = std::make_unique<SharedPeers>();
     us_->arena = SharedArena::own();
     us_->control = us_->arena->allocate((sizeof(IpcBoard) + 63) / 64 * 64 + size_t(size()) * sizeof(IpcLine));
     us_->memory = std::make_unique<ExportedMemory>(index(), size_t(size()) * kSlots * kSlotBytes);
@@ -256,7 +256,7 @@ class Ipc : public GpuTransport {
     }
   }
 
-  std::unique_ptr<Membership> us_;
+  std::unique_ptr<SharedPeers> us_;
   std::vector<Lane> lanes_;
   Ticket ticket_ = 0;
 };

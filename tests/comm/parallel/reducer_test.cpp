@@ -51,7 +51,7 @@ struct Replica {
     nn::cast_to(model, DType::f64);
     int64_t front = 0;
     flat = std::make_unique<FlatParameters>(model, [&](int64_t size, int64_t parameters, DType dtype, Device) {
-      front = Reducer::control_size(parameters);
+      front = ControlWords::size(parameters);
       memory = group.allocate({front + size}, dtype);
       return memory.window({size}, {1}, front);
     });
@@ -179,9 +179,9 @@ TEST(Reducer, TellsTheLossAndTheSumsOfTheRiders) {
         replica.reducer->arm(loss, {full({}, r + 1.0, DType::f64), 1001, 3003, riders});
         backward(loss);
         replica.reducer->finish();
-        expect(replica.reducer->loss().item() == 6, "the loss");
+        expect(replica.reducer->words().loss().item() == 6, "the loss");
         const Reducer::Riders sums{stopper >= 0 ? 1.0 : 0.0, 6, 0, 0, 3};
-        expect(replica.reducer->riders() == sums, "the sums of the riders");
+        expect(replica.reducer->words().riders() == sums, "the sums of the riders");
       }
     })) << how.name;
 }

@@ -1,0 +1,250 @@
+#pragma once
+#include <algorithm>
+
+#include "kernels/cpu/conv/conv2d.h"
+#include "kernels/cpu/conv/winograd_tiles.h"
+#include "kernels/cpu/gemm/gemm_panels.h"
+#include "kernels/cpu/vector/scratch.h"
+
+// Winograd convolution: forward, and backward data as forward with rotated and transposed weights.
+RT_ISA_BEGIN
+
+namespace {
+
+// If there are few tiles or many weights, threads divide the panels instead of the blocks.
+constexpr int64_t kFewTiles = 160, kManyWeights = 1 << 17, kSharedBlockTiles = 256;
+
+// out (n, out_h, out_w, columns) from in (n, h, w, depth); w is (K, 3, 3, C), with
+// depth = K and columns = C if `turned`.
+template <class T> struct WinogradOperands {
+  const T* in;
+  int64_t n, h, w, depth;
+  T* out;
+  int64_t out_h, out_w, columns;
+  const T* weights;
+  bool turned;
+  const T* bias;
+  int64_t pad_h, pad_w;
+};
+
+template <class T>
+WinogradOperands<T> winograd_forward_operands(const View& y, const View& x, const View& w, const View& b,
+                                              const Window& p) {
+  const ConvSizes z(y, x, w);
+  return {.in = x.as<T>(),
+          .n = z.n,
+          .h = z.h,
+          .w = z.w,
+          .depth = z.c,
+          .out = y.as<T>(),
+          .out_h = z.ho,
+          .out_w = z.wo,
+          .columns = z.k,
+          .weights = w.as<T>(),
+          .turned = false,
+          .bias = b.as<T>(),
+          .pad_h = p.pad_h,
+          .pad_w = p.pad_w};
+}
+
+template <class T>
+WinogradOperands<T> winograd_backward_operands(const View& dx, const View& dy, const View& w, const Window& p) {
+  const ConvSizes z(dy, dx, w);
+  return {.in = dy.as<T>(),
+          .n = z.n,
+          .h = z.ho,
+          .w = z.wo,
+          .depth = z.k,
+          .out = dx.as<T>(),
+          .out_h = z.h,
+          .out_w = z.w,
+          .columns = z.c,
+          .weights = w.as<T>(),
+          .turned = true,
+          .bias = nullptr,
+          .pad_h = kTaps - 1 - p.pad_h,
+          .pad_w = kTaps - 1 - p.pad_w};
+}
+
+// For each block of tiles: V = B^T d B for all channels. Then for each panel of output channels the products M = V U of
+// all points, and the output. By block: each thread takes some of the blocks, and all weights are transformed
+// beforehand. By panel: each thread takes some of the panels of every block, and transforms their weights when it needs
+// them. U is several times as large as the weights, and with 512 channels it would have to come from memory.
+// Rows and Cols are F43 or F23.
+template <class T, class Operand, class Rows, class Cols> class Winograd {
+ public:
+  explicit Winograd(const WinogradOperands<T>& o)
+      : o_(o), tiles_{o.n, o.out_h, o.out_w, Rows::out, Cols::out}, depth_(round_up(o.depth, kLanes<float>)),
+        panels_(ceil_div(o.columns, kWidth)) {
+    by_panel_ = (tiles_.count() <= kFewTiles && panels_ > 1) || o.depth * o.columns >= kManyWeights;
+    block_ = by_panel_ ? std::min(tiles_.count(), kSharedBlockTiles)
+                       : Operand::block_tiles(o.depth) * (F43::out * F43::out) / (Rows::out * Cols::out);
+    block_depth_ = std::min(depth_, by_panel_ ? Operand::own_product_depth : Operand::product_depth);
+  }
+
+  void run(Device device) const {
+    if (tiles_.count() == 0) return;
+    const int64_t blocks = ceil_div(tiles_.count(), block_), zeros = depth_,
+                  weights = by_panel_ ? 0 : panels_ * panel_size(), v_each = kPoints * v_stride(),
+                  u_each = by_panel_ ? kPoints * u_stride() : 0, m_each = kPoints * m_stride();
+    const int64_t parts = parts_for(by_panel_ ? panels_ : blocks), v_parts = by_panel_ ? 1 : parts;
+    const Scratch<O> operands(zeros + weights + v_parts * v_each + parts * u_each, device);
+    const Scratch<float> sums(parts * m_each, device);
+    O *u = operands.data() + zeros, *v = u + weights, *own_u = v + v_parts * v_each;
+    float* m = sums.data();
+    std::fill_n(operands.data(), zeros, O(0.f));
+    const TiledImages<T> in{o_.in, o_.h, o_.w, o_.depth, reinterpret_cast<const T*>(operands.data())};
+    const auto block = [&](int64_t b) { return Range{b * block_, std::min((b + 1) * block_, tiles_.count())}; };
+    if (by_panel_) {
+      for (int64_t b = 0; b < blocks; ++b) {
+        transform_input(in, block(b), v);
+        parallel_parts(panels_, [&](int64_t part, Range own) {
+          for (int64_t q = own.begin; q < own.end; ++q)
+            run_panel(block(b), q, v, own_u + part * u_each, m + part * m_each);
+        });
+      }
+    } else {
+      transform_all_weights(u);
+      parallel_parts(blocks, [&](int64_t part, Range own) {
+        for (int64_t b = own.begin; b < own.end; ++b) {
+          transform_input(in, block(b), v + part * v_each);
+          for (int64_t q = 0; q < panels_; ++q)
+            run_panel(block(b), q, v + part * v_each, u + q * panel_size(), m + part * m_each);
+        }
+      });
+    }
+  }
+
+ private:
+  using O = typename Operand::Type;
+  static constexpr int kPoints = Rows::in * Cols::in;
+  static constexpr int64_t kWidth = kTileCols<O>, kPad = 64 / int64_t(sizeof(O));
+
+  // Strides between points, padded so that the points do not share a few sets of the L1 cache.
+  int64_t v_stride() const { return block_ * depth_ + kPad; }
+  int64_t m_stride() const { return block_ * kWidth + kLanes<float>; }
+  int64_t u_stride() const { return (by_panel_ ? block_depth_ : depth_) * kWidth + kPad; }
+  int64_t panel_size() const { return kPoints * u_stride(); }
+
+  void transform_input(const TiledImages<T>& in, Range block, O* v) const {
+    parallel_for(block.size(), 4, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const TileGrid::Place at = tiles_[block.begin + t];
+        const TileElements<Rows::in, Cols::in, T> tile(in, at.image, at.top - o_.pad_h, at.left - o_.pad_w);
+        for (int64_t c = 0; c < o_.depth; c += kLanes<float>) {
+          O* out = v + t * depth_ + c;
+          tile.template transform<typename Rows::Input, typename Cols::Input>(
+              c, [&](int point, Vec<float> x) { Operand::store(out + point * v_stride(), x); });
+        }
+      }
+    });
+  }
+
+  // (panel, point, d, j)
+  void transform_all_weights(O* u) const {
+    const int64_t chunks = ceil_div(o_.depth, kLanes<float>);
+    parallel_for(panels_ * chunks, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t q = begin; q < end; ++q) {
+        const int64_t d = q % chunks * kLanes<float>;
+        transform_weights(q / chunks, {d, std::min<int64_t>(d + kLanes<float>, o_.depth)},
+                          u + q / chunks * panel_size() + d * kWidth);
+      }
+    });
+  }
+
+  // U of one panel and range of depths: writes a point of (d, j) to to[point u_stride() + (d - depths.begin) kWidth +
+  // j], or the pairs of two d there.
+  void transform_weights(int64_t panel, Range depths, O* to) const {
+    constexpr int lanes = kLanes<float>;
+    for (int64_t v = 0; v < kWidth / lanes; ++v) {
+      const int64_t column = panel * kWidth + v * lanes, count = std::min<int64_t>(o_.columns - column, lanes);
+      for (int64_t d = depths.begin; d < depths.end && count > 0; d += lanes) {
+        const int64_t steps = std::min<int64_t>(depths.end - d, lanes);
+        Vec<float> w[kTaps * kTaps][lanes];
+        load_weights(d, steps, column, count, w);
+        for (int64_t l = 0; l < steps; l += Operand::adjacent)
+          Operand::template store_weights<kPoints>(
+              to + (d - depths.begin + l) * kWidth + v * lanes * Operand::adjacent, u_stride(),
+              [&](int second, const auto& write) {
+                transform_tile<typename Rows::Weight, typename Cols::Weight>(
+                    [&](int i, int j) { return w[i * kTaps + j][l + second]; },
+                    [&](int i, int j, Vec<float> x) { write(i * Cols::in + j, x); });
+              });
+      }
+    }
+  }
+
+  // Those beyond `steps` are zeros.
+  void load_weights(int64_t depth, int64_t steps, int64_t column, int64_t count, Vec<float> (*w)[kLanes<float>]) const {
+    constexpr int lanes = kLanes<float>, taps = kTaps * kTaps;
+    for (int tap = 0; tap < taps; ++tap)
+      if (o_.turned) {
+        for (int l = 0; l < lanes; ++l) {
+          const T* from = o_.weights + ((depth + l) * taps + taps - 1 - tap) * o_.columns + column;
+          w[tap][l] = l < steps ? load_converted(from, count) : Vec<float>{};
+        }
+      } else {
+        for (int l = 0; l < lanes; ++l) {
+          const T* from = o_.weights + ((column + l) * taps + tap) * o_.depth + depth;
+          w[tap][l] = l < count ? load_converted(from, steps) : Vec<float>{};
+        }
+        transpose<float>(w[tap]);
+      }
+  }
+
+  void run_panel(Range block, int64_t panel, const O* v, O* u, float* m) const {
+    PanelProduct<O> t{};
+    t.m = block.size(), t.n = std::min(kWidth, round_up(o_.columns - panel * kWidth, kLanes<float>));
+    t.a_stride = depth_, t.along_k = true;
+    t.b_step = kWidth;
+    t.add_stride = t.c_stride = kWidth;
+    for (int64_t d = 0; d < o_.depth; d += block_depth_) {
+      const int64_t end = std::min(d + block_depth_, o_.depth);
+      t.k = round_up(end - d, Operand::adjacent);
+      if (by_panel_) transform_weights(panel, {d, end}, u);
+      for (int point = 0; point < kPoints; ++point) {
+        t.a = v + point * v_stride() + d;
+        t.b = u + point * u_stride() + (by_panel_ ? 0 : d * kWidth);
+        t.c = m + point * m_stride();
+        t.add = d ? t.c : nullptr;
+        multiply_panels(t);
+      }
+    }
+    write_out(block, panel, m);
+  }
+
+  void write_out(Range block, int64_t panel, const float* m) const {
+    constexpr int lanes = kLanes<float>;
+    for (int64_t tile = block.begin; tile < block.end; ++tile, m += kWidth) {
+      const TileGrid::Place at = tiles_[tile];
+      const int64_t rows = std::min<int64_t>(o_.out_h - at.top, Rows::out),
+                    cols = std::min<int64_t>(o_.out_w - at.left, Cols::out);
+      for (int64_t v = 0; v < kWidth / lanes; ++v) {
+        const int64_t column = panel * kWidth + v * lanes, count = std::min<int64_t>(o_.columns - column, lanes);
+        if (count <= 0) continue;
+        T* out = o_.out + ((at.image * o_.out_h + at.top) * o_.out_w + at.left) * o_.columns + column;
+        const Vec<float> bias = o_.bias ? load_converted(o_.bias + column, count) : Vec<float>{};
+        const auto read = [&](int i, int j) { return load(m + (i * Cols::in + j) * m_stride() + v * lanes); };
+        const auto to = [&](int i, int j) { return out + (i * o_.out_w + j) * o_.columns; };
+        using RowsOut = typename Rows::Output;
+        using ColsOut = typename Cols::Output;
+        if (rows == Rows::out && cols == Cols::out && count == lanes)
+          transform_tile<RowsOut, ColsOut>(
+              read, [&](int i, int j, Vec<float> y) { Operand::store_result(to(i, j), y + bias, lanes); });
+        else
+          transform_tile<RowsOut, ColsOut>(read, [&](int i, int j, Vec<float> y) {
+            if (i < rows && j < cols) Operand::store_result(to(i, j), y + bias, count);
+          });
+      }
+    }
+  }
+
+  WinogradOperands<T> o_;
+  TileGrid tiles_;
+  int64_t depth_, panels_, block_, block_depth_;
+  bool by_panel_;
+};
+
+}  // namespace
+
+RT_ISA_END

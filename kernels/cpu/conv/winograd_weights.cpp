@@ -1,0 +1,143 @@
+// Gradient of the weights of a Winograd convolution: dU = sum over tiles of (A dy A^T) (B^T d B) for each of the 36
+// points, dw = G^T dU G.
+#include <algorithm>
+
+#include "kernels/cpu/conv/conv2d.h"
+#include "kernels/cpu/conv/winograd_tiles.h"
+#include "kernels/cpu/gemm/gemm_panels.h"
+#include "kernels/cpu/vector/isa.h"
+#include "kernels/cpu/vector/partials.h"
+#include "kernels/cpu/vector/scratch.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+// dU of 64 x 64 channels for all points is 590 KB, and stays in the L2 cache together with the 48 tiles of a block. For
+// a larger dU blocks are larger, so that dU is read and written less often.
+constexpr int64_t kSmallWeights = 8192, kSmallBlockTiles = 48, kGradientBlockTiles = 128, kRangeTiles = 256,
+                  kMaxRanges = 32;
+
+// Small dU: each range of tiles has its own dU on one thread, which gives its own dw, and these are added in order.
+// Large dU: all threads share it, and divide first the tiles to transform and then the points to multiply. This choice
+// and the number of ranges depend only on the shape.
+template <class T> class WinogradWeights {
+ public:
+  WinogradWeights(T* dw, const T* dy, const T* x, const ConvSizes& z, const Window& p)
+      : dw_(dw), dy_(dy), x_(x), z_(z), pad_h_(p.pad_h), pad_w_(p.pad_w), tiles_{z.n, z.ho, z.wo, F43::out, F43::out},
+        c_(round_up(z.c, kLanes<float>)) {
+    const bool small = c_ * z.k <= kSmallWeights;
+    ranges_ = small ? std::clamp<int64_t>(tiles_.count() / kRangeTiles, 1, kMaxRanges) : 1;
+    block_ = std::min(tiles_.count(), small ? kSmallBlockTiles : kGradientBlockTiles);
+    partial_ = ranges_ > 1 || !std::is_same_v<T, float>;
+  }
+
+  void run(Device device) const {
+    if (tiles_.count() == 0) {  // there are no tiles that would initialise the sums
+      std::fill_n(dw_, z_.k * kTaps * kTaps * z_.c, T(0.f));
+      return;
+    }
+    const int64_t parts = parts_for(ranges_), size = z_.k * kTaps * kTaps * z_.c,
+                  partials = partial_ ? ranges_ * size : 0;
+    const int64_t zeros = round_up(std::max(z_.c, z_.k), kLanes<float>),
+                  each = kPoints * (v_stride() + g_stride() + u_stride());
+    const Scratch<float> scratch(zeros + parts * each + partials, device);
+    float *buffers = scratch.data() + zeros, *sums = buffers + parts * each;
+    std::fill_n(scratch.data(), zeros, 0.f);
+    parallel_parts(ranges_, [&](int64_t part, Range own) {
+      float *v = buffers + part * each, *g = v + kPoints * v_stride(), *u = g + kPoints * g_stride();
+      for (int64_t q = own.begin; q < own.end; ++q) {
+        accumulate(part_of(tiles_.count(), ranges_, q), reinterpret_cast<const T*>(scratch.data()), v, g, u);
+        if (partial_) transform_back(u, sums + q * size);
+        else if constexpr (std::is_same_v<T, float>) transform_back(u, dw_);
+      }
+    });
+    if (partial_) add_partials(sums, ranges_, size, dw_);
+  }
+
+ private:
+  static constexpr int kPoints = F43::in * F43::in;
+  static constexpr int64_t kWidth = kTileCols<float>, kPad = kLanes<float>;
+
+  // Panels of kWidth channels. Strides between points are padded so that the 36 points do not share a few sets of the
+  // L1 cache.
+  int64_t v_stride() const { return block_ * round_up(z_.c, kWidth) + kPad; }
+  int64_t g_stride() const { return block_ * round_up(z_.k, kWidth) + kPad; }
+  int64_t u_stride() const { return z_.k * c_ + kPad; }
+
+  void accumulate(Range range, const T* zeros, float* v, float* g, float* u) const {
+    const TiledImages<T> x{x_, z_.h, z_.w, z_.c, zeros}, dy{dy_, z_.ho, z_.wo, z_.k, zeros};
+    for (int64_t b = range.begin; b < range.end; b += block_) {
+      const int64_t count = std::min(block_, range.end - b);
+      parallel_for(count, 4, [&](int64_t begin, int64_t end) {
+        for (int64_t t = begin; t < end; ++t) {
+          const TileGrid::Place at = tiles_[b + t];
+          const PanelLayout layout{kWidth, block_ * kWidth};
+          const TileElements<F43::in, F43::in, T> of_x(x, at.image, at.top - pad_h_, at.left - pad_w_);
+          const TileElements<F43::out, F43::out, T> of_dy(dy, at.image, at.top, at.left);
+          transform<F43::Input>(of_x, v + t * kWidth, v_stride(), layout);
+          transform<F43::Gradient>(of_dy, g + t * kWidth, g_stride(), layout);
+        }
+      });
+      const int64_t panels = ceil_div(z_.k, kWidth);
+      parallel_for(kPoints * panels, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t q = begin; q < end; ++q)
+          multiply(count, q / panels, q % panels * kWidth, b == range.begin, v, g, u);
+      });
+    }
+  }
+
+  // Writes each point of channel c to to[point * point_stride + layout(c)].
+  template <class Transform, class Tile>
+  static void transform(const Tile& tile, float* to, int64_t point_stride, PanelLayout layout) {
+    for (int64_t c = 0; c < tile.channels; c += kLanes<float>) {
+      float* out = to + layout(c);
+      tile.template transform<Transform, Transform>(
+          c, [&](int point, Vec<float> x) { store(out + point * point_stride, x); });
+    }
+  }
+
+  void multiply(int64_t count, int64_t point, int64_t k, bool first, const float* v, const float* g, float* u) const {
+    PanelProduct<float> t{};
+    t.m = std::min(z_.k - k, kWidth), t.n = c_, t.k = count;
+    t.a = g + point * g_stride() + k * block_, t.a_stride = kWidth;
+    t.b = v + point * v_stride(), t.panel_stride = block_ * kWidth, t.b_step = kWidth;
+    t.c = u + point * u_stride() + k * c_;
+    t.add = first ? nullptr : t.c;
+    t.c_stride = t.add_stride = c_;
+    multiply_panels(t);
+  }
+
+  void transform_back(const float* u, float* dw) const {
+    constexpr int lanes = kLanes<float>;
+    parallel_for(z_.k, 4, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k)
+        for (int64_t c = 0; c < z_.c; c += lanes)
+          transform_tile<F43::WeightGradient, F43::WeightGradient>(
+              [&](int i, int j) { return load(u + (i * F43::in + j) * u_stride() + k * c_ + c); },
+              [&](int i, int j, Vec<float> y) {
+                store_converted(dw + ((k * kTaps + i) * kTaps + j) * z_.c + c, y, z_.c - c);
+              });
+    });
+  }
+
+  T* dw_;
+  const T *dy_, *x_;
+  ConvSizes z_;
+  int64_t pad_h_, pad_w_;
+  TileGrid tiles_;
+  int64_t c_, ranges_, block_;
+  bool partial_;
+};
+
+}  // namespace
+
+void winograd_backward_weights(View dw, View dy, View x, Window p) {
+  const ConvSizes z(dy, x, dw);
+  dispatch_float(dw.dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, double>)
+      WinogradWeights<T>(dw.as<T>(), dy.as<T>(), x.as<T>(), z, p).run(dw.device);
+  });
+}
+
+RT_ISA_END
