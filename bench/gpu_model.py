@@ -1,23 +1,42 @@
 #!/usr/bin/env python3
-"""Predicts a training step of ResNet-18 on 32x32 images in 16 bits on one H200 with ringtape's own convolutions, one by
-one with BatchNorm or fused with it (kernels/cuda/conv/conv_norm.cu), launched kernel by kernel or as a CUDA graph.
+"""Predicts a training step of ResNet-18 on 32x32 images in 16 bits on one H200: with ringtape's own convolutions, one
+by one with BatchNorm or fused with it (kernels/cuda/conv/conv_norm.cu), or with cuDNN's; launched kernel by kernel or
+as a CUDA graph.
 
   gpu_model.py [--batch N ...]
 
-Nothing here is measured on ringtape: kernels are counted by the emulation, the rates are those below. A kernel takes
-the longest of what it asks of the tensor cores, of the path from the second-level cache and of memory, in whole rounds
-of blocks, and a gap to the next one. Expect a quarter more or less, and the order of variants to be right."""
+Nothing here is measured on ringtape but cuDNN's rate. Kernels are counted by the emulation, the instructions of their
+loops in what nvcc 13.0.88 makes for sm_90a (tests/cuda/sass.py, 2026-11-29). A kernel takes the longest of what it asks
+of the schedulers, of shared memory, of the tensor cores, of the path from the second-level cache and of memory, in
+whole rounds of blocks with their first and last instructions, and a gap to the next one. Expect 30 % more or less, and
+the order of variants to be right: a loop that normalises what it loads executes three times as many instructions for 64
+channels."""
 import argparse
 import math
 
 SMS, CLOCK = 132, 1.755e9             # an H200
-PEAK = 989e12 / SMS / CLOCK           # dense bf16 FLOP per multiprocessor and cycle
-TENSOR = 0.63 * PEAK                  # by mma.sync, of Hopper's peak: Luo et al., arXiv 2402.13499
+HMMA = 4 / 0.63                       # cycles of a scheduler's tensor core, by mma.sync: Luo et al., arXiv 2402.13499
+ISSUED = 0.8                          # instructions a cycle and scheduler, with two warps and a barrier a step
+EXECUTED = 0.93                       # of a loop's instructions; of those before and after it ALSO
+ALSO, FILL = 0.7, 1200                # FILL: cycles until a tile's first copies are there
 L2 = 28                               # bytes per cycle into a multiprocessor: an estimate, 24 to 32
-MEMORY = 4.3e12                       # bytes per second of a copy on an H200
-GAP, LAUNCH = 2e-6, 4.5e-6            # between kernels of a graph; host time of a kernel with its memory's two calls
+MEMORY = 4.2e12                       # bytes per second of a copy on an H200, measured
+PASSES = 0.8                          # of that, by passes over memory
+CUDNN = 530e12                        # FLOP/s, so that a step of 2048 takes the 21.36 ms measured on 2026-11-26
+GAP, LAUNCH = 1.4e-6, 4.5e-6          # between kernels of a graph; host time of a kernel with its memory's two calls
 DEPTH, FEW = 32, 64                   # kernels/cuda/gemm/gemm_mma.cuh: depth of a step, rows of a small tile
 PARAMETERS = 11.17e6
+
+# Of a warp's step of the depth, by tile: all instructions, products, loads of matrices, copies to shared memory, other
+# accesses of it of 16 bytes; and the instructions before and after the steps.
+LOOPS = {
+    'forward': {(128, 64): (112, 16, 8, 3, 0, 2786), (128, 128): (149, 32, 12, 4, 0, 4474)},
+    'forward, normalised': {(128, 64): (321, 16, 8, 3, 16, 3141), (128, 128): (362, 32, 12, 4, 16, 4814)},
+    'data': {(128, 64): (193, 16, 8, 3, 0, 3197), (128, 128): (233, 32, 12, 4, 0, 3699)},
+    'data, gated': {(128, 64): (193, 16, 8, 3, 0, 3777), (128, 128): (233, 32, 12, 4, 0, 4322)},
+    'weights': {(64, 128): (230, 16, 8, 3, 0, 1805), (128, 128): (271, 32, 12, 4, 0, 2637)},
+    'weights, normalised': {(64, 128): (405, 16, 8, 3, 16, 2203), (128, 128): (433, 32, 12, 4, 16, 3069)},
+}
 
 # name, channels in and out, kernel, stride, size of the input
 LAYERS = [('stem', 3, 64, 3, 1, 32)] + [(f'1.{i}', 64, 64, 3, 1, 32) for i in range(4)]
@@ -26,21 +45,29 @@ for stage, (c, k, size) in enumerate([(64, 128, 32), (128, 256, 16), (256, 512, 
     LAYERS += [(f'{stage}.{i}', k, k, 3, 1, size // 2) for i in range(1, 4)]
 
 
-def product(m, n, depth, kernel_bytes, chunks=1, small=False, batch=1):
+def product(kind, m, n, depth, kernel_bytes, chunks=1, batch=1):
     """Seconds of one product of m x n results."""
-    rows, columns = (FEW, 128) if small and m <= FEW else (128, 64 if n <= 64 else 128)
+    rows, columns = (FEW, 128) if kind.startswith('weights') and m <= FEW else (128, 64 if n <= 64 else 128)
+    if (rows, columns) not in LOOPS[kind]:
+        columns = 128
+    issued, products, matrices, copies, others, outside = LOOPS[kind][rows, columns]
+    step = max(2 * issued * EXECUTED / ISSUED, 32 * (matrices + copies + others), 2 * products * HMMA,
+               2 * DEPTH * (rows + columns) / L2)
     tiles = math.ceil(m / rows) * math.ceil(n / columns) * chunks * batch
-    step = max(2 * rows * columns * DEPTH / TENSOR, 2 * DEPTH * (rows + columns) / L2)
-    epilogue = rows * columns * 2 / L2 * 2
     steps = math.ceil(math.ceil(depth / DEPTH) / chunks)
-    busy = math.ceil(tiles / SMS) * (steps * step + epilogue) / CLOCK
+    busy = math.ceil(tiles / SMS) * (steps * step + 2 * outside * ALSO / ISSUED + FILL) / CLOCK
     return max(busy, kernel_bytes / MEMORY)
 
 
-def kernels(batch, fused):
+def kernels(batch, way):
     """(name, seconds) of the large kernels of a step."""
     out = []
-    memory = lambda name, size: out.append((name, size / MEMORY))
+    fused = way == 'fused'
+
+    def convolution(kind, flop, *sizes, **more):
+        out.append((kind, max(flop / CUDNN, sizes[3] / MEMORY) if way == 'cuDNN' else product(kind, *sizes, **more)))
+
+    memory = lambda name, size: out.append((name, size / MEMORY / PASSES))
     for name, c, k, r, stride, size in LAYERS:
         places, inputs = batch * (size // stride) ** 2, batch * size ** 2
         x, y, w = 2 * inputs * c, 2 * places * k, 2 * k * c * r * r
@@ -49,7 +76,9 @@ def kernels(batch, fused):
         first = name.endswith('.0') or name in ('1.0', '1.2', '2.2', '3.2', '4.2')
         second = not (stem or shortcut or first)
         block = fused and not stem
-        out.append(('forward', product(places, k, c * r * r, read + y + w)))
+        flop = 2 * places * k * c * r * r
+        normalised = ', normalised' if block and second else ''
+        convolution('forward' + normalised, flop, places, k, c * r * r, read + y + w)
         if not block:
             memory('statistics', y)
         if not block or not first:  # a block's first result is normalised by the one that reads it
@@ -61,13 +90,16 @@ def kernels(batch, fused):
         if not stem:
             taps = (r * r) / stride ** 2 if r == 3 else 1 / stride ** 2
             gate = x if block and second else 0
-            out.append(('data', product(inputs / stride ** 2, c, k * taps, y + x + w + gate, batch=stride ** 2)))
+            convolution('data, gated' if gate else 'data', flop, inputs / stride ** 2, c, k * taps, y + x + w + gate,
+                        batch=stride ** 2)
             if first and not block:
                 memory('add', 3 * x)
         chunk = max(1024 // (math.ceil(k / 64) * math.ceil(c * r * r / 64)), 1)
         depth = max(math.ceil(places / chunk), 256)
-        out.append(('weights', product(k, c * r * r, places, y + read + 2 * w, math.ceil(places / depth), True)))
-        memory('add parts', 4 * k * c * r * r * (math.ceil(places / depth) + 1))
+        parts = math.ceil(places / depth)
+        convolution('weights' + normalised, flop, k, c * r * r, places, y + read + 2 * w, chunks=parts)
+        if way != 'cuDNN':
+            memory('add parts', 4 * k * c * r * r * (parts + 1))
     memory('pool and loss', 3 * 2 * batch * 16 * 512)
     memory('optimizer', PARAMETERS * 22)
     return out
@@ -76,17 +108,17 @@ def kernels(batch, fused):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--batch', type=int, nargs='+', default=[128, 512])
-    parser.add_argument('--kernels', type=int, nargs=2, default=[222, 179], metavar=('APART', 'FUSED'),
+    parser.add_argument('--kernels', type=int, nargs=3, default=[222, 179, 222], metavar=('APART', 'FUSED', 'CUDNN'),
                         help='kernels of a step, as the emulation counts them [%(default)s]')
     args = parser.parse_args()
     print(f'{"batch":>6} {"":10} {"kernels":>8} {"work ms":>8} {"graph ms":>9} {"images/s":>9} {"eager ms":>9} '
           f'{"images/s":>9}')
     for batch in args.batch:
-        for fused, count in zip((False, True), args.kernels):
-            work = sum(seconds for _, seconds in kernels(batch, fused))
+        for way, count in zip(('one by one', 'fused', 'cuDNN'), args.kernels):
+            work = sum(seconds for _, seconds in kernels(batch, way))
             graph = work + count * GAP
             eager = max(graph, count * LAUNCH)
-            print(f'{batch:6} {"fused" if fused else "one by one":10} {count:8} {1e3 * work:8.2f} {1e3 * graph:9.2f} '
+            print(f'{batch:6} {way:10} {count:8} {1e3 * work:8.2f} {1e3 * graph:9.2f} '
                   f'{batch / graph:9,.0f} {1e3 * eager:9.2f} {batch / eager:9,.0f}')
 
 

@@ -14,21 +14,42 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMMENT = re.compile(r"^ *// ?(.*)$")
 TRAILING = re.compile(r"^( *[^ /\"][^\"]*?(?:\"[^\"]*\"[^\"]*?)*)  +// (.*)$")
 SCOPE = re.compile(r"^\s*(template <.*> *)?(typedef )?(namespace|struct|class|union|enum|extern \"C\")\b")
-TABLE = re.compile(r"((?:^//.*\n)*)^#define X\(name, \.\.\.\)((?:.*\\\n)*.*\n)(RT_\w+_OPS)\(X\)\n#undef X\n", re.M)
+TABLES = re.compile(r"((?:^//.*\n)*)^#define X\((name.*?)\)((?:.*\\\n)*.*\n)((?:RT_\w+_OPS\(X\)\n)+)#undef X\n", re.M)
+
+
+def fields(text):
+    """The arguments of a call that begins here, up to its closing parenthesis."""
+    out, depth = [""], 0
+    for c in text:
+        depth += (c in "({[") - (c in ")}]")
+        if depth < 0:
+            break
+        if c == "," and depth == 0:
+            out.append("")
+        else:
+            out[-1] += c
+    return [field.strip() for field in out]
 
 
 def rows(table):
-    """The names in a table of operations."""
+    """The rows of a table of operations, which may be made of others: their fields."""
     for file in sorted((ROOT / "kernels").glob("*.h")):
         if found := re.search(rf"#define {table}\(X\)((?:.*\\\n)*.*)", file.read_text()):
-            return re.findall(r"\bX\((\w+),", found[1])
+            text = re.sub(r"\\\n", " ", found[1])
+            others = [row for other in re.findall(r"\b(RT_\w+_OPS)\(X\)", text) for row in rows(other)]
+            return others + [fields(text[at.end():]) for at in re.finditer(r"\bX\(", text)]
     sys.exit(f"doxygen_comments.py: there is no table {table}")
 
 
 def written_out(match):
-    comment, body, table = match.groups()
+    comment, parameters, body, tables = match.groups()
     lines = [line.rstrip(" \\").strip() for line in body.splitlines() if line.strip(" \\")]
-    return "".join(f"{comment}{line.replace('name(', name + '(')}\n" for name in rows(table) for line in lines)
+    out = ""
+    for row in (row for table in re.findall(r"RT_\w+_OPS", tables) for row in rows(table)):
+        given = dict(zip(parameters.replace(" ", "").split(","), row))
+        for line in lines:
+            out += comment + re.sub(r"\w+", lambda m: given.get(m[0], m[0]), line) + "\n"
+    return out
 
 
 def escaped(text):
@@ -57,7 +78,7 @@ def name_of(line):
 def filtered(text):
     out, block, last = [], [], ("", [])  # the comment that waits for its declaration; the last function and its comment
     scopes, named = [], False            # for each open brace whether declarations follow; whether the file has its own
-    for line in TABLE.sub(written_out, text).split("\n"):
+    for line in TABLES.sub(written_out, text).split("\n"):
         inside = not all(scopes)
         if found := COMMENT.match(line):
             if not inside:

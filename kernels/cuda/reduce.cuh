@@ -53,13 +53,23 @@ struct ReduceShape {
 // Adds element e of the packs to accumulator e % kAccs: either one for all, or one per column.
 template <class R, int kAccs, int kPacks, int kWidth, class T>
 __device__ void add(typename R::Acc (&acc)[kAccs], const Vec<T, kWidth> (&packs)[kPacks]) {
+  using Acc = typename R::Acc;
+  constexpr int kEach = kPacks * kWidth / kAccs;
+  const auto merge = [&](const auto& combine) {
 #pragma unroll
-  for (int a = 0; a < kAccs; ++a) {
-    typename R::C v[kPacks * kWidth / kAccs];
+    for (int a = 0; a < kAccs; ++a) {
+      typename R::C v[kEach];
 #pragma unroll
-    for (int i = 0; i < kPacks * kWidth / kAccs; ++i)
-      v[i] = typename R::C(packs[(i * kAccs + a) / kWidth].x[(i * kAccs + a) % kWidth]);
-    acc[a] = R::combine(acc[a], R::of(v));
+      for (int i = 0; i < kEach; ++i) v[i] = typename R::C(packs[(i * kAccs + a) / kWidth].x[(i * kAccs + a) % kWidth]);
+      acc[a] = combine(acc[a], R::of(v));
+    }
+  };
+  if constexpr (requires(Acc x, typename R::C c) { R::share(x, x), x.n = c; }) {  // all have as many numbers
+    if (acc[0].n == 0) return merge([](const Acc&, const Acc& b) { return b; });
+    const auto share = R::share(acc[0], {typename R::C(kEach), 0, 0});
+    merge([share](const Acc& a, const Acc& b) { return R::combine(a, b, share); });
+  } else {
+    merge([](const Acc& a, const Acc& b) { return R::combine(a, b); });
   }
 }
 

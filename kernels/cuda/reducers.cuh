@@ -31,8 +31,13 @@ template <class T> struct Moments {
   static __device__ __forceinline__ Acc combine(const Acc& a, const Acc& b) {
     if (b.n == 0) return a;
     if (a.n == 0) return b;  // its distance from b may be too large for a square
-    const C count = a.n + b.n, share = b.n / count, d = b.mean - a.mean;
-    return {count, a.mean + d * share, a.squares + b.squares + d * d * a.n * share};
+    return combine(a, b, share(a, b));
+  }
+  // Of two sets that are not empty, by b's share of both: one division for many of the same sizes.
+  static __device__ __forceinline__ C share(const Acc& a, const Acc& b) { return b.n / (a.n + b.n); }
+  static __device__ __forceinline__ Acc combine(const Acc& a, const Acc& b, C share) {
+    const C d = b.mean - a.mean;
+    return {a.n + b.n, a.mean + d * share, a.squares + b.squares + d * d * a.n * share};
   }
   template <int N> static __device__ Acc of(const C (&x)[N]) {
     C v[N];

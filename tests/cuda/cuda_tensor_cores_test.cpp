@@ -223,13 +223,17 @@ struct ConvCase {
 };
 void PrintTo(const ConvCase& c, std::ostream* out) { *out << c.name; }
 const ConvCase kConvs[] = {
-    {"many_channels", {2, 9, 11, 16}, {72, 3, 3, 16}, square_window(1, 1)},
+    {"many_channels", {2, 9, 11, 24}, {72, 3, 3, 24}, square_window(1, 1)},
+    {"steps_of_a_tap", {1, 4, 5, 32}, {96, 3, 3, 32}, square_window(1, 1)},
+    {"strided_steps_of_a_tap", {1, 5, 4, 96}, {32, 3, 3, 96}, square_window(2, 1)},
+    {"dilated_steps_of_a_tap", {1, 8, 7, 32}, {32, 3, 2, 32}, {2, 3, 2, 1, 3, 2}},
+    {"grouped_steps_of_a_tap", {1, 4, 4, 64}, {64, 2, 3, 32}, {1, 2, 2, 1, 2, 1}},
     {"strided", {5, 7, 6, 8}, {24, 3, 3, 8}, square_window(2, 1)},
     {"1x1", {3, 9, 9, 48}, {40, 1, 1, 48}, square_window(1)},
     {"one_place_strided", {3, 1, 1, 8}, {8, 3, 3, 8}, square_window(2, 1)},
     {"strided_dilated", {2, 9, 10, 8}, {16, 3, 2, 8}, {2, 3, 2, 1, 3, 2}},
     {"strides_and_dilations_of_a_factor", {2, 11, 13, 8}, {8, 3, 3, 8}, {2, 4, 2, 3, 2, 2}},
-    {"1x1_strided", {3, 8, 9, 80}, {16, 1, 1, 80}, square_window(2)},
+    {"1x1_strided", {3, 8, 9, 80}, {24, 1, 1, 80}, square_window(2)},
     {"grouped", {2, 10, 10, 32}, {16, 3, 3, 16}, {1, 1, 1, 1, 1, 1}},
     {"uneven", {2, 8, 7, 8}, {8, 2, 3, 8}, {1, 2, 2, 1, 2, 1}},
     {"one_image", {1, 32, 32, 8}, {8, 3, 3, 8}, square_window(1, 1)},

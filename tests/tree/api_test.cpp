@@ -1,9 +1,13 @@
 // docs/api.md lists the public headers: all that examples and pages include, each of which compiles alone, and those
 // that Doxygen reads.
+#include <cstdio>
+#include <cstdlib>
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "autograd/op.h"
+#include "core/check.h"
 #include "tests/tree/sources.h"
 
 namespace ringtape {
@@ -24,6 +28,25 @@ TEST(Api, PublicHeadersCompileAlone) {
 TEST(Api, DoxygenReadsThePublicHeaders) {
   const std::string text = text_of("docs/Doxyfile"), input = text.substr(text.find("\nINPUT "));
   EXPECT_EQ(found(input.substr(0, input.find("\nUSE_")), "([\\w/]+\\.h)\\b"), public_headers());
+}
+
+// Most operations are rows of tables, which Doxygen gets written out.
+TEST(Api, DoxygenReadsEveryOperation) {
+  if (std::system("command -v python3 >/dev/null") != 0) GTEST_SKIP() << "there is no python3";
+  FILE* const out = ::popen(
+      concat("python3 '", kRoot.string(), "/docs/doxygen_comments.py' '", kRoot.string(), "/autograd/ops.h'").c_str(),
+      "r");
+  ASSERT_TRUE(out);
+  std::string text;
+  for (char block[4096]; std::fgets(block, sizeof block, out);) text += block;
+  EXPECT_EQ(::pclose(out), 0);
+  const std::vector<std::string> functions = found(text, "\n *[\\w:<>, ]+ (\\w+)\\(");
+  const std::set<std::string> known(functions.begin(), functions.end());
+  for (const Op& op : ops())
+    if (const std::string header = text_of("autograd/ops.h"); header.find(concat(" ", op.name, "(")) != header.npos)
+      EXPECT_TRUE(known.contains(op.name)) << op.name;
+  for (const char* of_a_table : {"relu", "exp", "add", "pow", "leaky_relu", "bitwise_and", "equal", "floor"})
+    EXPECT_TRUE(known.contains(of_a_table)) << of_a_table;
 }
 
 TEST(Api, ExamplesIncludePublicHeadersOnly) {

@@ -37,14 +37,15 @@ TEST(Checks, EveryScriptOfTestsIsRun) {
                                          "tests/signals.py"};                     // of docs/cluster/README.md
   const std::string run = all_that_is_run();
   int scripts = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "tests")) {
-    const std::string name = entry.path().filename(), path = fs::relative(entry.path(), kRoot);
-    const bool script = (fs::status(entry).permissions() & fs::perms::owner_exec) != fs::perms::none;
-    if (!entry.is_regular_file() || !script) continue;
-    ++scripts;
-    const std::string in_tests = path.substr(std::string("tests/").size());
-    EXPECT_TRUE(by_hand.count(path) || run.find(in_tests) != std::string::npos) << path << " is run by nothing";
-  }
+  for (const char* folder : {"tests", "emulation"})
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+      const std::string path = fs::relative(entry.path(), kRoot);
+      const bool script = (fs::status(entry).permissions() & fs::perms::owner_exec) != fs::perms::none;
+      if (!entry.is_regular_file() || !script) continue;
+      ++scripts;
+      const std::string named = path.starts_with("tests/") ? path.substr(6) : path;
+      EXPECT_TRUE(by_hand.count(path) || run.find(named) != std::string::npos) << path << " is run by nothing";
+    }
   EXPECT_GT(scripts, 5);
 }
 

@@ -11,8 +11,11 @@ namespace {
 
 template <class T, class A, class W, class Out>
 void multiply(Device device, const A& a, const W& w, const Out& out, const Product& p) {
-  if constexpr (kHasMma<T>)
+  if constexpr (kHasMma<T>) {
+    if constexpr (HasTaps<A>)
+      if (a.steps_of_a_tap() && gemm_mma<T>(device, by_tap(a), by_tap(w), out, p)) return;
     if (gemm_mma<T>(device, a, w, out, p)) return;
+  }
   gemm<compute_t<T>>(device, a, w, out, p);
 }
 

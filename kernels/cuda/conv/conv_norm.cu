@@ -198,11 +198,11 @@ template <class F> bool dispatch_fused(DType dtype, const F& f) {
 }
 
 static_assert(kFusedChannels % kMaxMmaDepth == 0);
-bool fits(const ConvSizes& z) { return z.groups() == 1 && (z.c | z.k) % int(kFusedChannels) == 0 && z.places() > 0; }
+bool fits(const ConvSizes& z) { return z.groups() == 1 && z.places() > 0 && z.steps_of_a_tap<bf16>(z.c | z.k); }
 
 // Calls f(operand) for the patches of x.
 template <class T, bool swapped, class F> bool with_patches(const NormOperand& x, const ConvSizes& z, const F& f) {
-  const Patches<T, swapped> patches{View(x.raw).as<T>(), z};
+  const auto patches = by_tap(Patches<T, swapped>{View(x.raw).as<T>(), z});
   return x.mean.defined() ? f(normalized(patches, x)) : f(patches);
 }
 
@@ -238,8 +238,8 @@ bool fused_backward_data(View dx, View db, View dw, View dy, View w, const NormO
   const ConvSizes z(dy, dx, w, window);
   if (!fits(z)) return false;
   return dispatch_fused(dx.dtype, [&]<class T>() {
-    const BackwardPatches<T> patches{dy.as<T>(), z};
-    const TransposedWeights<T> weights{w.as<T>(), z};
+    const auto patches = by_tap(BackwardPatches<T>{dy.as<T>(), z});
+    const auto weights = by_tap(TransposedWeights<T>{w.as<T>(), z});
     const Product p = Phases::sizes(z);
     if (!x.mean.defined())
       return gemm_mma<T>(dx.device, patches, weights, SkippedImages<T>{dx.as<T>(), skip.as<T>(), z.c, z}, p);

@@ -33,6 +33,11 @@ struct ConvSizes {
   }
   int64_t groups() const { return c / c_group; }
   int64_t taps() const { return int64_t(r) * s; }
+  // Whether the steps of tensor cores can be of one tap each, of this many channels of one group.
+  template <class T> bool steps_of_a_tap(int channels) const {
+    const int64_t most = std::max(int64_t(h) * w * c, int64_t(rows) * columns * k);
+    return channels % kMmaDepth<T> == 0 && taps() <= kMaxTaps && most <= INT32_MAX && taps() * c * k <= INT32_MAX;
+  }
   int64_t places() const { return int64_t(n) * rows * columns; }
 };
 
@@ -72,6 +77,25 @@ template <class T, bool swapped> struct Patches {
   bool packed() const { return cuda::packed(data, z.c, z.c_group); }
   __host__ __device__ int channels() const { return z.c_group; }
   static constexpr bool outer_first() { return swapped; }
+  bool steps_of_a_tap() const { return z.template steps_of_a_tap<T>(z.c_group); }
+  __device__ Tap tap() const requires(!swapped) { return {}; }
+  __device__ void advance(Tap& t, int n) const {
+    t.c += n, t.offset += n;
+    if (t.c < z.c_group) return;
+    t.c = 0, t.bit <<= 1, t.offset += z.dilation_w * z.c - z.c_group;
+    if (++t.column == z.s) t.column = 0, t.offset += (z.dilation_h * z.w - z.s * z.dilation_w) * z.c;
+  }
+  __device__ Spot<T> spot(int64_t group, int64_t i, int c) const {
+    const int row = int(i / z.columns), top = row % z.rows * z.stride_h - z.pad_h,
+              left = int(i - int64_t{row} * z.columns) * z.stride_w - z.pad_w;
+    uint32_t taps = 0;
+    for (int r = 0, bit = 0; r < z.r; ++r)
+      for (int s = 0; s < z.s; ++s, ++bit) {
+        const int a = top + r * z.dilation_h, b = left + s * z.dilation_w;
+        if (a >= 0 && a < z.h && b >= 0 && b < z.w) taps |= 1u << bit;
+      }
+    return {data + ((int64_t(row / z.rows) * z.h + top) * z.w + left) * z.c + group * z.c_group + c, taps};
+  }
   __device__ Walk walk(int64_t group, int64_t i, int64_t p) const {
     const int64_t place = swapped ? p : i;
     const int tap = int(swapped ? i : p), row = int(place / z.columns);
@@ -146,6 +170,26 @@ template <class T> struct BackwardPatches {
   __device__ void start(int64_t b) { phases = Phases(z, b); }
   __device__ int64_t outer_size() const { return phases.places(z); }
   __device__ int64_t depth() const { return int64_t{phases.h.taps} * phases.w.taps * z.k_group; }
+  bool steps_of_a_tap() const { return z.template steps_of_a_tap<T>(z.k_group); }
+  __device__ Tap tap() const { return {}; }
+  __device__ void advance(Tap& t, int n) const {
+    const int down = z.dilation_h / z.same_h, across = z.dilation_w / z.same_w;
+    t.c += n, t.offset += n;
+    if (t.c < z.k_group) return;
+    t.c = 0, t.bit <<= 1, t.offset -= across * z.k + z.k_group;
+    if (++t.column == phases.w.taps) t.column = 0, t.offset -= (down * z.columns - phases.w.taps * across) * z.k;
+  }
+  __device__ Spot<T> spot(int64_t, int64_t place, int c) const {  // even of no positions, a tile has a first row
+    const int rows = phases.h.places > 0 ? phases.h.places : 1, columns = phases.w.places > 0 ? phases.w.places : 1;
+    const int row = int(place / columns), i = phases.h.out + row % rows, j = phases.w.out + int(place % columns);
+    uint32_t taps = 0;
+    for (int r = 0, bit = 0; r < phases.h.taps; ++r)
+      for (int s = 0; s < phases.w.taps; ++s, ++bit) {
+        const int a = i - r * (z.dilation_h / z.same_h), b = j - s * (z.dilation_w / z.same_w);
+        if (a >= 0 && a < z.rows && b >= 0 && b < z.columns) taps |= 1u << bit;
+      }
+    return {data + ((int64_t(row / rows) * z.rows + i) * z.columns + j) * z.k + phases.group * z.k_group + c, taps};
+  }
   __device__ Walk walk(int64_t, int64_t place, int64_t p) const {  // even of no positions, a tile has a first row
     const int rows = phases.h.places > 0 ? phases.h.places : 1, columns = phases.w.places > 0 ? phases.w.places : 1;
     const int row = int(place / columns), t = int(p), taps = phases.w.taps > 0 ? phases.w.taps : 1;
@@ -194,6 +238,19 @@ template <class T> struct TransposedWeights {
   bool packed() const { return cuda::packed(data, z.c, z.c_group); }
   static constexpr bool outer_first() { return true; }
   __device__ void start(int64_t b) { phases = Phases(z, b); }
+  __device__ Tap tap() const { return {}; }
+  __device__ void advance(Tap& t, int n) const {  // all taps are inside: the bit stays
+    const int filter = z.r * z.s * z.c_group, across = z.stride_w / z.same_w * z.c_group;
+    t.c += n, t.offset += n * filter;
+    if (t.c < z.k_group) return;
+    t.c = 0, t.offset += across - z.k_group * filter;
+    if (++t.column == phases.w.taps)
+      t.column = 0, t.offset += z.stride_h / z.same_h * z.s * z.c_group - phases.w.taps * across;
+  }
+  __device__ Spot<T> spot(int64_t, int64_t c, int k) const {
+    const int64_t filter = int64_t{phases.group} * z.k_group + k;
+    return {data + ((filter * z.r + phases.h.tap) * z.s + phases.w.tap) * z.c_group + c, 1};
+  }
   __device__ Walk walk(int64_t, int64_t c, int64_t p) const {
     const int t = int(p), taps = phases.w.taps > 0 ? phases.w.taps : 1;
     return {data + (int64_t{phases.group} * z.k_group * z.r * z.s + phases.h.tap * z.s + phases.w.tap) * z.c_group + c,

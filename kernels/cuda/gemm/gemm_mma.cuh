@@ -1,7 +1,12 @@
 #pragma once
+#include <array>
+#include <bit>
+#include <type_traits>
+
 #include "kernels/arithmetic.h"
 #include "kernels/cuda/gemm/async.cuh"
 #include "kernels/cuda/gemm/gemm.cuh"
+#include "kernels/cuda/gemm/one_tap.cuh"
 #include "kernels/cuda/vector.cuh"
 
 // Products by tensor cores of 16-bit operands and, with Arithmetic::tf32, of floats rounded to TF32, for operands of
@@ -17,6 +22,8 @@ namespace {
 //   Walk walk(b, i, p) const              along the depth, from there on:
 //     const T* get(x) const               a pack, or null: zeros
 //     void advance(x, n)                  n indices further
+// If each step of the depth is of one tap of a window, it may be a OneTap<X> (one_tap.cuh) instead.
+//
 // It may be a function of its memory, by channel: the index along the neighbours modulo channels(), a multiple of the
 // tiles' depth. What get() says to be zero stays zero. It then has:
 //   static constexpr int kValues          floats of a channel, which a block computes once: values(c, to, step)
@@ -77,7 +84,8 @@ template <class T, int outer, bool outer_first> struct MmaLines {
   // A thread's packs of the tiles from (i, p) on along the depth; zero outside.
   template <class X> struct Loader {
     static constexpr int kMine = kLines * kPacks / kMmaThreads;
-    typename X::Walk walks[kMine];
+    std::conditional_t<ByTap<X>, Spot<T>, typename X::Walk> walks[kMine];
+    Tap tap{};                              // of all of them
     bool inside[kMine];                     // by the outer index
     int channels[outer_first ? kMine : 1];  // of the first neighbour of a pack, or of the next tile to transform
     unsigned there = 0;                     // a bit per pack of the stages
@@ -87,10 +95,14 @@ template <class T, int outer, bool outer_first> struct MmaLines {
         const int64_t row = i + (outer_first ? pack(mine) * kPack : line(mine)),
                       depth = p + (outer_first ? line(mine) : pack(mine) * kPack);
         inside[mine] = row < outer_size;
-        walks[mine] = x.walk(b, inside[mine] ? row : 0, depth);
+        if constexpr (ByTap<X>) {
+          walks[mine] = x.spot(b, inside[mine] ? row : 0, outer_first ? line(mine) : pack(mine) * kPack);
+          if (!inside[mine]) walks[mine].taps = 0;
+        } else walks[mine] = x.walk(b, inside[mine] ? row : 0, depth);
         if constexpr (Transformed<X>)
           if (outer_first || mine == 0) channels[mine] = int((outer_first ? row : p) % x.channels());
       }
+      if constexpr (ByTap<X>) tap = x.tap();
     }
     static __device__ int line(int mine) { return (int(threadIdx.x) + mine * kMmaThreads) / kPacks; }
     static __device__ int pack(int mine) { return (int(threadIdx.x) + mine * kMmaThreads) % kPacks; }
@@ -98,15 +110,24 @@ template <class T, int outer, bool outer_first> struct MmaLines {
     RT_OUTLINED void begin(T* tile, const X& x, int left, int stage) {
 #pragma unroll
       for (int mine = 0; mine < kMine; ++mine) {
-        const bool in_depth = (outer_first ? line(mine) : pack(mine) * kPack) < left;
-        const T* const from = inside[mine] && in_depth ? walks[mine].get(x) : nullptr;
-        cp_async<16>(tile + place(line(mine), pack(mine)), from ? from : x.data, from ? 16 : 0);
+        T* const to = tile + place(line(mine), pack(mine));
+        bool found;
+        if constexpr (ByTap<X>) {
+          found = walks[mine].taps & tap.bit;
+          cp_async<16>(to, found ? walks[mine].at + tap.offset : x.data, found ? 16 : 0);
+        } else {
+          const bool in_depth = (outer_first ? line(mine) : pack(mine) * kPack) < left;
+          const T* const from = inside[mine] && in_depth ? walks[mine].get(x) : nullptr;
+          found = from;
+          cp_async<16>(to, from ? from : x.data, from ? 16 : 0);
+          walks[mine].advance(x, kMmaDepth<T>);
+        }
         if constexpr (Transformed<X>) {
           const unsigned bit = 1u << (stage * kMine + mine);
-          there = from ? there | bit : there & ~bit;
+          there = found ? there | bit : there & ~bit;
         }
-        walks[mine].advance(x, kMmaDepth<T>);
       }
+      if constexpr (ByTap<X>) x.advance(tap, kMmaDepth<T>);
     }
     // Transforms what this thread has copied of the next tile; `values` as in values_of().
     RT_OUTLINED void transform(T* tile, const X& x, const float* values, int stage) {
@@ -125,8 +146,10 @@ template <class T, int outer, bool outer_first> struct MmaLines {
           }
         Vec<T, kPack> packed = load<kPack>(at);
         x.transform(packed, of_channels);
-        if (!(there >> (stage * kMine + mine) & 1)) packed = {};
-        store(at, packed);
+        auto words = std::bit_cast<std::array<uint32_t, sizeof packed / 4>>(packed);  // else 16 bits at a time
+        const uint32_t kept = there >> (stage * kMine + mine) & 1 ? ~0u : 0;
+        for (uint32_t& word : words) word &= kept;
+        store(at, std::bit_cast<Vec<T, kPack>>(words));
       }
       if constexpr (!outer_first)
         if ((channels[0] += kMmaDepth<T>) == x.channels()) channels[0] = 0;
@@ -209,8 +232,12 @@ RT_OUTLINED void put_rows(const Out& out, Sums& sums, const float (&sum)[kWarpCo
   __syncwarp();
 }
 
+// Blocks of a multiprocessor: two hide what each does before and after its steps, where 128 registers are enough.
+template <class Tile, class A, class W>
+constexpr int kMmaBlocks = Tile::kColumns == 64 && ByTap<A> && !Transformed<A> && !ByTap<W> ? 2 : 1;
+
 template <class T, class Tile, class A, class W, class Out>
-__global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out out, Product p) {
+__global__ void __launch_bounds__(kMmaThreads, kMmaBlocks<Tile, A, W>) gemm_mma_kernel(A a, W w, Out out, Product p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   using Stage = MmaStage<T, Tile, A, W>;
   using Left = typename Stage::Left;
