@@ -64,8 +64,8 @@ static std::string model_line(const RunSetup& task, const Trainer& trainer) {
   return concat("model  ", trainer.learner().facts.title, ", ", with_commas(all), " parameters", trained, "; ",
                 task.options.step.optimizer.name, ", learning rate ", fmt::format("{:g}", trainer.lr()), scaled,
                 ", batch ", task.options.trainer.batch_size, ", ", with_commas(trainer.steps_per_epoch()),
-                " steps per epoch, ", with_commas(task.options.trainer.epochs),
-                task.options.trainer.epochs == 1 ? " epoch" : " epochs");
+                trainer.steps_per_epoch() == 1 ? " step per epoch, " : " steps per epoch, ",
+                with_commas(task.options.trainer.epochs), task.options.trainer.epochs == 1 ? " epoch" : " epochs");
 }
 
 static std::string weights_line(const RunSetup& task) {
