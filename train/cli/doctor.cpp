@@ -131,7 +131,7 @@ int run_doctor(const Invocation& invocation) {
     if (!c.passed) failed.push_back(c);
     report["checks"][c.name] = {{"passed", c.passed}, {"result", c.result}};
     if (json) return;
-    std::printf("%s  %-24s %s\n", c.passed ? "ok    " : "FAILED", c.name.c_str(), c.result.c_str());
+    std::printf("%s  %-27s %s\n", c.passed ? "ok    " : "FAILED", c.name.c_str(), c.result.c_str());
     std::fflush(stdout);  // a device that answers no more is known by what came before
   });
   if (json) std::printf("%s\n", report.text(2).c_str());
