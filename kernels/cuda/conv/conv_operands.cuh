@@ -35,8 +35,10 @@ struct ConvSizes {
   int64_t taps() const { return int64_t(r) * s; }
   // Whether the steps of tensor cores can be of one tap each, of this many channels of one group.
   template <class T> bool steps_of_a_tap(int channels) const {
-    const int64_t most = std::max(int64_t(h) * w * c, int64_t(rows) * columns * k);
-    return channels % kMmaDepth<T> == 0 && taps() <= kMaxTaps && most <= INT32_MAX && taps() * c * k <= INT32_MAX;
+    const int64_t line = std::max(int64_t(w) * c, int64_t(columns) * k), down = int64_t(r) * dilation_h,
+                  across = int64_t(s) * dilation_w * std::max(c, k);
+    return channels % kMmaDepth<T> == 0 && taps() <= kMaxTaps && taps() * c * k <= INT32_MAX && line <= INT32_MAX &&
+           down <= INT32_MAX && down * line + across <= INT32_MAX;  // a Tap's offset is an int
   }
   int64_t places() const { return int64_t(n) * rows * columns; }
 };
