@@ -231,6 +231,7 @@ const ConvCase kConvs[] = {
     {"one_place_strided_steps_of_a_tap", {3, 1, 1, 32}, {32, 3, 3, 32}, square_window(2, 1)},
     {"32_taps", {1, 5, 9, 32}, {32, 4, 8, 32}, {1, 2, 1, 3, 1, 1}},
     {"33_taps", {1, 4, 12, 32}, {32, 3, 11, 32}, {1, 1, 1, 2, 1, 1}},
+    {"taps_far_apart", {1, 3, 2, 32}, {32, 1, 1, 32}, {1, 1, 0, 0, 1 << 30, 1 << 30}},
     {"strided", {5, 7, 6, 8}, {24, 3, 3, 8}, square_window(2, 1)},
     {"1x1", {3, 9, 9, 48}, {40, 1, 1, 48}, square_window(1)},
     {"one_place_strided", {3, 1, 1, 8}, {8, 3, 3, 8}, square_window(2, 1)},
