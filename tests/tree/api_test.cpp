@@ -42,9 +42,9 @@ TEST(Api, DoxygenReadsEveryOperation) {
   EXPECT_EQ(::pclose(out), 0);
   const std::vector<std::string> functions = found(text, "\n *[\\w:<>, ]+ (\\w+)\\(");
   const std::set<std::string> known(functions.begin(), functions.end());
+  const std::string header = text_of("autograd/ops.h");
   for (const Op& op : ops())
-    if (const std::string header = text_of("autograd/ops.h"); header.find(concat(" ", op.name, "(")) != header.npos)
-      EXPECT_TRUE(known.contains(op.name)) << op.name;
+    EXPECT_TRUE(known.contains(op.name) || header.find(concat(" ", op.name, "(")) == header.npos) << op.name;
   for (const char* of_a_table : {"relu", "exp", "add", "pow", "leaky_relu", "bitwise_and", "equal", "floor"})
     EXPECT_TRUE(known.contains(of_a_table)) << of_a_table;
 }
