@@ -71,16 +71,17 @@ std::vector<Flag> data_flags() {
 }
 
 Json described(const Dataset& set) {
-  std::vector<int64_t> count(size_t(std::max(set.classes, 1)));
-  for (int64_t label : set.labels.span<int64_t>()) ++count[size_t(label)];
   const Shape s = set.image();
   const bool kept = !set.is_encoded() && set.size() > 0;  // else that of the training images, of some of them
   const PixelStatistics pixels = kept ? pixel_statistics(set.images) : PixelStatistics{set.mean, set.deviation};
-  return {{"images", set.size()},
-          {"shape", {s[0], s[1], s[2]}},
-          {"per_class", {*std::min_element(count.begin(), count.end()), *std::max_element(count.begin(), count.end())}},
-          {"mean", pixels.mean},
-          {"deviation", pixels.deviation}};
+  Json out{
+      {"images", set.size()}, {"shape", {s[0], s[1], s[2]}}, {"mean", pixels.mean}, {"deviation", pixels.deviation}};
+  if (set.classes == 0) return out;
+  std::vector<int64_t> count(size_t(set.classes));
+  for (int64_t label : set.labels.span<int64_t>()) ++count[size_t(label)];
+  const auto [least, most] = std::ranges::minmax(count);
+  out["per_class"] = {least, most};
+  return out;
 }
 
 std::string four_digits(const Json& numbers) {
@@ -90,13 +91,15 @@ std::string four_digits(const Json& numbers) {
 }
 
 void print_split(const char* split, const Json& d) {
+  const auto images = d["images"].get<int64_t>();
+  if (images == 0) return void(std::printf("%-10s no images\n", split));
   const auto count = [&](size_t i) { return with_commas(d["per_class"][i].get<int64_t>()); };
   const auto side = [&](size_t i) { return d["shape"][i].get<int64_t>(); };
-  const std::string images = with_commas(d["images"].get<int64_t>()),
-                    shape = fmt::format("{}x{}x{}", side(0), side(1), side(2));
-  std::printf("%-10s %s images of %s, %s to %s per class, mean %s, deviation %s\n", split, images.c_str(),
-              shape.c_str(), count(0).c_str(), count(1).c_str(), four_digits(d["mean"]).c_str(),
-              four_digits(d["deviation"]).c_str());
+  const std::string classes = d.contains("per_class") ? concat(count(0), " to ", count(1), " per class") : "no labels";
+  const std::string line =
+      fmt::format("{:<10} {} images of {}x{}x{}, {}, mean {}, deviation {}\n", split, with_commas(images), side(0),
+                  side(1), side(2), classes, four_digits(d["mean"]), four_digits(d["deviation"]));
+  std::fputs(line.c_str(), stdout);
 }
 
 int run_info(const Invocation& invocation) {
@@ -124,7 +127,7 @@ int run_info(const Invocation& invocation) {
               four_digits(out["normalisation"]["deviation"]).c_str());
   std::string names;
   for (const std::string& name : data.train.class_names) names += ' ' + printable(name);
-  std::printf("%-10s %zu:%s\n", "classes", data.train.class_names.size(), names.c_str());
+  if (!names.empty()) std::printf("%-10s %zu:%s\n", "classes", data.train.class_names.size(), names.c_str());
   for (const std::string& note : data.notes) std::printf("%-10s %s\n", "note", printable(note).c_str());
   if (sheet) std::printf("%-10s %s: images as they are, then as a training gets them\n", "sheet", sheet->c_str());
   return 0;

@@ -1,4 +1,5 @@
-#include <algorithm>
+#include <fmt/core.h>
+
 #include <cstdio>
 
 #include "autograd/autocast.h"
@@ -8,6 +9,7 @@
 #include "train/cli/trained.h"
 #include "train/data/files/encoded_images.h"
 #include "train/evaluation/features.h"
+#include "train/io/csv.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/npy.h"
@@ -25,13 +27,29 @@ std::string names_of(const Dataset& data) {
   return out;
 }
 
+// A row for each image: the name of its file if it has one, its class if it is known, and its features.
+std::string table_of(const Features& features, const Dataset& data) {
+  std::string out = concat(data.encoded ? "file," : "", data.classes > 0 ? "class," : "");
+  const int64_t columns = features.x.dim(1);
+  for (int64_t i = 0; i < columns; ++i) out += concat(i > 0 ? "," : "", "f", i);
+  const Tensor host = to(contiguous(features.x), Device{});
+  for (int64_t row = 0; row < features.size(); ++row) {
+    out += '\n';
+    if (data.encoded) out += csv_cell(data.encoded->name(row)) + ",";
+    if (data.classes > 0) out += csv_cell(data.class_names[size_t(data.labels.span<int64_t>()[size_t(row)])]) + ",";
+    for (int64_t i = 0; i < columns; ++i)
+      out += fmt::format("{}{}", i > 0 ? "," : "", host.span<float>()[size_t(row * columns + i)]);
+  }
+  return out + "\n";
+}
+
 // The files to be written, which are different ones; null: not asked for.
 struct Outputs {
   const std::string *features, *labels, *files;
 };
 Outputs outputs(const Invocation& invocation) {
   const Outputs o{invocation.flag("out"), invocation.flag("labels"), invocation.flag("files")};
-  RT_CHECK_AS(UsageError, o.features, "embed: needs --out FILE.npy, the file for the features");
+  RT_CHECK_AS(UsageError, o.features, "embed: needs --out FILE.npy or FILE.csv, the file for the features");
   RT_CHECK_AS(UsageError, !o.labels || *o.labels != *o.features, "--labels ", *o.features,
               ": is also --out; choose two files");
   RT_CHECK_AS(UsageError, !o.files || (*o.files != *o.features && !(o.labels && *o.files == *o.labels)), "--files ",
@@ -42,15 +60,20 @@ Outputs outputs(const Invocation& invocation) {
 int run_embed(const Invocation& invocation) {
   const auto [out, labels, files] = outputs(invocation);
   const std::string* const given = invocation.flag("split");
-  const std::string split = given ? *given : "test";
+  std::string split = given ? *given : "test";
   const std::vector<std::string> splits = {"train", "test"};
   check_known("value", split, splits, "--split: ");
   Trained trained = find_trained(invocation, "embed");
   check_output(trained, "out", *out);
   if (labels) check_output(trained, "labels", *labels);
   if (files) check_output(trained, "files", *files);
-  trained.train = split == "train";
-  RunSetup task(resolve(trained.options), trained.beginning());
+  const auto set_up = [&] {
+    trained.train = split == "train";
+    return std::make_unique<RunSetup>(resolve(trained.options), trained.beginning());
+  };
+  auto made = set_up();
+  if (!given && made->data.test.size() == 0) split = "train", made = set_up();
+  RunSetup& task = *made;
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
   const Autocast autocast(compute_dtype(options.execution));
@@ -61,7 +84,8 @@ int run_embed(const Invocation& invocation) {
       all_samples(data),
       {.device = task.device, .workers = int(options.execution.workers), .progress = options.run.json ? "" : split});
   check_finite(concat(trained.weights, ": the features of the ", split, " images"), features.x);
-  write_npy(*out, features.x);
+  if (out->ends_with(".csv")) write_file(*out, table_of(features, data));
+  else write_npy(*out, features.x);
   if (labels) write_npy(*labels, features.labels);
   if (files) write_file(*files, names);
   if (options.run.json) {
@@ -85,16 +109,20 @@ int run_embed(const Invocation& invocation) {
 Command embed_command() {
   Command command;
   command.name = "embed";
-  command.summary = "Writes the features of images (the input of the last layer of a trained network) as a NumPy file.";
-  command.usage = "RUN|CHECKPOINT|FILE --out FILE.npy [FLAGS]";
+  command.summary =
+      "Writes the features of images (the input of the last layer of a trained network) as a NumPy or CSV file.";
+  command.usage = "RUN|CHECKPOINT|FILE --out FILE.npy|FILE.csv [FLAGS]";
   command.examples = {"embed digits --out features.npy --labels labels.npy",
-                      "embed digits --split train --out train.npy"};
+                      "embed digits --split train --out train.npy", "embed pets --data-dir photos --out photos.csv"};
   command.positionals = 1;
   command.flags = {
-      {"Output", "out", "FILE", "file for the features, f32 (images, features), in the data set's order", ""},
+      {"Output", "out", "FILE",
+       "file for the features in the data set's order: .npy, f32 (images, features), or .csv, with the names of the "
+       "files and classes before them",
+       ""},
       {"Output", "labels", "FILE", "also write the classes of the images to this file, i64 (images)", ""},
       {"Output", "files", "FILE", "also write the names of the images' files to this one, a line for each row", ""},
-      {"Output", "split", "NAME", "which images: train (not augmented) or test", "test"}};
+      {"Output", "split", "NAME", "which images: train (not augmented) or test", "test, or train if there are none"}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run_embed;
   return command;

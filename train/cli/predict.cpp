@@ -17,6 +17,7 @@
 #include "train/cli/trained.h"
 #include "train/data/image/image_file.h"
 #include "train/evaluation/features.h"
+#include "train/io/csv.h"
 #include "train/io/json.h"
 #include "train/io/look.h"
 
@@ -87,14 +88,6 @@ Dataset images_of(std::vector<std::string>& paths, const TrainedOn& known) {
           .class_names = known.class_names};
 }
 
-std::string csv_cell(const std::string& any) {
-  const std::string text = printable(any, "\n");  // a terminal may show it
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + '"';
-}
-
 enum class Format : uint8_t { text, json, csv };
 
 Format format_of(bool csv, bool json) {
@@ -146,6 +139,9 @@ void check_knows(const Trained& trained) {
           ? "`ringtape export RUN --out FILE`"
           : "`ringtape export FILE --model NAME --data imagefolder --data-dir DIR --image-size N --out "
             "NEW.safetensors`, with the images that it was trained on,";
+  RT_CHECK_AS(UsageError, known.image.empty() || !known.class_names.empty(), weights,
+              ": knows no classes; train a last layer with images that have labels: ringtape train --weights ", weights,
+              "; ringtape embed writes features");
   RT_CHECK_AS(UsageError, !known.image.empty() && !known.class_names.empty() && !known.mean.empty(), weights,
               ": does not say of which size its images were, how they were normalised, or what its classes are; ",
               exported, " writes a file that does");

@@ -7,6 +7,7 @@
 #include "comm/launch/launch.h"
 #include "core/log.h"
 #include "core/printable.h"
+#include "train/cli/find_weights.h"
 #include "train/cli/introduction.h"
 #include "train/cli/restarted.h"
 #include "train/cli/standard_streams.h"
@@ -31,6 +32,24 @@ std::string continued(const Invocation& invocation) {
   return path;
 }
 
+// What --weights names, and the settings of its network alone.
+std::optional<FoundWeights> initial_weights(const Invocation& invocation) {
+  const std::string *const config = invocation.flag("config"), *const key = invocation.flag("weights-key");
+  const Given file = config ? read_config(*config) : Given();
+  const auto text_of = [&](const char* name) {
+    const Given::Setting* const setting = file.find(name);
+    return setting ? setting->text : "";
+  };
+  const std::string* const flag = invocation.flag("weights");
+  const std::string target = flag ? *flag : text_of("weights");
+  if (target.empty()) return {};
+  FoundWeights out = find_weights(target, key ? *key : text_of("weights-key"));
+  std::erase_if(out.settings.settings, [](const Given::Setting& setting) {
+    return setting.option->group.kind != std::string_view("model") && setting.option->name != std::string_view("model");
+  });
+  return out;
+}
+
 // The options of the command line. A resumed run keeps its settings, and the flags must not contradict them.
 TrainOptions training_options(const Invocation& invocation, Use use, std::vector<std::string>& notes) {
   TrainOptions options, before;
@@ -45,7 +64,10 @@ TrainOptions training_options(const Invocation& invocation, Use use, std::vector
   // A launcher decides how many processes go on with a run that had started its own.
   if (comm::place_of_process() && !before.parallel.entry().replicas && !path.empty()) given[0].leave_out({"devices"});
   if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) given.push_back(recipe_of(invocation));
+  const auto weights = initial_weights(invocation);  // whose network it is, unless flags say otherwise
+  if (weights && path.empty()) given.insert(given.begin(), weights->settings);
   std::ranges::move(apply_flags(options, invocation, given), std::back_inserter(notes));
+  if (weights) options.weights = weights->weights, options.weights_key = weights->set;
   if (std::string& precision = options.execution.precision; !path.empty() && (precision.empty() || precision == "auto"))
     precision = before.execution.precision;
   RT_CHECK_AS(UsageError, use == Use::pretrain || !options.self_supervised(), "these are settings of ",

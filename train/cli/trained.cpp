@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/printable.h"
 #include "train/cli/common.h"
+#include "train/cli/find_weights.h"
 #include "train/data/sets/shapes.h"
 #include "train/io/file.h"
 #include "train/io/look.h"
@@ -19,17 +20,6 @@
 
 namespace ringtape::cli {
 namespace {
-
-// Runs and checkpoints are folders; a run may also be a name below runs/. Anything else is a file of weights.
-// Another folder may have a run's name, such as that of its images.
-std::string find_run(const std::string& target) {
-  const auto is_run = [](const std::string& folder) {
-    return is_there(folder + "/config.toml") || is_there(folder + "/model.safetensors");
-  };
-  const std::string here = "runs/" + target;
-  if (is_folder_at(target) && (is_run(target) || !is_run(here))) return target;
-  return is_folder_at(here) ? here : "";
-}
 
 // Maximum number of images that a file's metadata can ask for; more needs a flag.
 constexpr int64_t kMaxGenerated = 200'000;
@@ -59,48 +49,6 @@ void check_first_weight(const Trained& trained, const ModelSpec& spec, bool imag
               image_known ? want.shape.str() : concat("(", want.shape[0], ", ...)"));
 }
 
-// The path of the weights, the set in it, and the settings from the run's config.toml or the file's metadata.
-struct Found {
-  std::string weights, set;
-  Given settings;
-};
-Found found_file(const std::string& file, const std::string& set) {
-  return {file, set, read_metadata(read_weights_header(file, set).metadata, file)};
-}
-
-// A checkpoint's file of the average, or of the weights without averaging; `set`: that one.
-std::string file_of_checkpoint(const std::string& folder, const std::string& set) {
-  const std::string averaged = folder + "/ema.safetensors";
-  RT_CHECK_AS(UsageError, set.empty() || set == "model" || set == "ema", "--weights-key ", set, ": ", folder,
-              " has `model`, and with --ema also `ema`");
-  RT_CHECK_AS(UsageError, set != "ema" || is_there(averaged), "--weights-key ema: there is no ", averaged,
-              "; only trainings with --ema write it");
-  return set != "model" && is_there(averaged) ? averaged : folder + "/model.safetensors";
-}
-
-Found find_weights(const std::string& target, const std::string& set) {
-  const std::string run = find_run(target);
-  if (run.empty()) {
-    RT_CHECK_AS(IoError, is_there(target), "there is no run and no file '", target, "'");
-    return found_file(target, set);
-  }
-  if (is_there(run + "/model.safetensors")) return found_file(file_of_checkpoint(run, set), "");
-  const std::string config = run + "/config.toml";
-  RT_CHECK_AS(IoError, is_there(config), run, ": not a run: it has no config.toml");
-  const Given settings = read_config(config);
-  if (!set.empty()) {  // exported is only one
-    const Given::Setting* const exported = settings.find("export");
-    const std::string folder = concat(run, "/checkpoints/", exported ? exported->text : CheckpointOptions().exported);
-    return {file_of_checkpoint(folder, set), "", settings};
-  }
-  for (const bool backbone : {false, true})
-    if (const std::string weights = concat(run, "/exported/", exported_name(backbone)); is_there(weights))
-      return {weights, "", settings};
-  const Given::Setting* const method = settings.find("method");
-  throw IoError(concat(run, ": has no exported/", exported_name(method && !method->text.empty()),
-                       "; the training has not finished (its checkpoints can be tested: ", run, "/checkpoints/last)"));
-}
-
 }  // namespace
 
 Trained find_trained(const Invocation& invocation, const std::string& command) {
@@ -115,8 +63,11 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   apply_settings(of_run, {settings});  // it is read as a whole
   if (settings.file == weights) check_generated(of_run, weights, invocation);
   // What the run began with and learnt by, its machine, the limit of its tests: here all images are tested.
-  settings.leave_out({"weights", "weights-key", "method", "device", "threads", "limit-eval-batches"});
+  settings.leave_out({"weights", "weights-key", "freeze", "method", "device", "threads", "limit-eval-batches"});
   apply_flags(out.options, invocation, {settings});
+  const EvaluationOptions& judged = of_run.evaluation;  // features learnt without labels are tested as in their run
+  if (command == "evaluate" && !judged.data.empty() && !invocation.flag("data") && !invocation.flag("data-dir"))
+    out.options.data.set.name = judged.data, out.options.data.dir = judged.dir;
   out.options.data.val_size = 0, out.options.weights_key.clear();
   out.header = read_weights_header(out.weights, out.set);
   out.data = trained_on(out.header.metadata, out.weights);

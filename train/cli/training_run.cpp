@@ -30,6 +30,7 @@
 #include "train/run/save_hook.h"
 #include "train/run/snapshot_files.h"
 #include "train/run/stop.h"
+#include "train/run/time_text.h"
 #include "train/view/report.h"
 
 namespace ringtape::cli {
@@ -333,6 +334,10 @@ bool Leader::fit(Trainer& trainer, const World& world) {
     check(world);
     save(trainer);
   };
+  trainer.on_estimate([&](double left) {
+    out_.line(concat("time   about ", duration_text(left), " left, after ", with_commas(trainer.steps()), " of ",
+                     with_commas(trainer.schedule().steps()), " steps"));
+  });
   const bool whole = trainer.fit(report_new, save_now, !o_.run.json, [&](int64_t step) { load_best(trainer, step); });
   if (whole) finish(trainer, world);
   else stopped(trainer, world);

@@ -234,7 +234,7 @@ static std::vector<double> weights_of(const Dataset& data, const LoaderConfig& c
 Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig config) {
   RT_CHECK_AS(UsageError, config.batch_size >= 1, "--batch-size ", config.batch_size, ": expected at least 1");
   RT_CHECK_AS(UsageError, config.batch_size <= int64_t(samples.size()), "--batch-size ", config.batch_size,
-              ": larger than the ", samples.size(), " samples of ", data.name);
+              ": larger than the ", samples.size(), " samples of ", data.name, "; give a smaller one");
   RT_CHECK(config.rank >= 0 && config.rank < config.ranks, "rank ", config.rank, " of ", config.ranks);
   RT_CHECK_AS(UsageError, config.batch_size >= config.ranks, "--batch-size ", config.batch_size,
               ": fewer samples than the ", config.ranks, " ranks");

@@ -57,7 +57,8 @@ std::string exported_readme(const Task& task, const std::string& file, bool back
                 data.encoded ? scaling_text(data.encoded->reading(), image) : "", ".",
                 backbone ? "" : classes_text(data.class_names), "\n\nWithout Python: `ringtape evaluate ", file,
                 data.mean.empty() ? concat(" --model ", task.model_name, " --data NAME") : "",
-                backbone ? " --protocol knn" : "", "`.\n");
+                backbone ? " --protocol knn" : "", "`",
+                backbone && data.classes == 0 ? ", with --data and --data-dir of images that have labels" : "", ".\n");
   return out;
 }
 

@@ -30,7 +30,8 @@ class StopRule {
   bool signalled() const;           // between epochs: whether a signal stops it
   void interrupted(int64_t stops);  // by so many ranks, within a validation or test: throws RanksChange unless all stop
 
-  double seconds_left() const;  // 0: not known yet
+  double seconds_left() const;                               // 0: not known yet
+  double seconds_passed() const { return left_->passed(); }  // of fit()
   // After RanksChange: whether this rank is one that goes.
   bool leaves() const { return asked_to_stop_ && p_.group.size() > 1; }
   const std::string& ended_by() const { return ended_by_; }

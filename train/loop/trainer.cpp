@@ -125,7 +125,9 @@ void Trainer::train_step(Loader::Epoch& batches) {
   for (const auto& callback : p_.callbacks) callback->after_step(steps(), result);
 }
 
-void Trainer::show_progress(Progress& bar) const {
+void Trainer::show_progress(Progress& bar) {
+  if (estimate_ && stop_.seconds_passed() >= estimate_after_ && worth_telling(stop_.seconds_left()))
+    std::exchange(estimate_, nullptr)(stop_.seconds_left());
   const Tally& tally = meter_.tally();
   if (!bar.due() || tally.samples() == 0) return;
   const double left = stop_.seconds_left();

@@ -51,6 +51,11 @@ class Trainer {
   void set_backlog(Report backlog) { backlog_ = std::move(backlog); }
   void on_snapshot(std::function<void(const Snapshot&)> snapshot) { snapshot_ = std::move(snapshot); }
 
+  // `f` gets, once, the seconds that are left, if these are a minute or more, after `after` seconds of fit().
+  void on_estimate(std::function<void(double left)> f, double after = 60) {
+    estimate_ = std::move(f), estimate_after_ = after;
+  }
+
   const TrainState& state() const { return at_; }
   // Until the end of fit(), which leaves the weights that were tested.
   std::vector<TensorFile> files() const { return recovery_.files(); }
@@ -77,7 +82,7 @@ class Trainer {
   void test();
   void write(Metrics& m) const;
   void write_pass(Metrics m) const;  // throws if the loss is not finite
-  void show_progress(Progress& bar) const;
+  void show_progress(Progress& bar);
   bool is_whole_epoch() const { return at_.batch == steps_per_epoch(); }
   bool leads() const { return p_.group.rank() == 0; }
   std::optional<Snapshot> snapshot_of(const std::string& split, bool last) const;
@@ -93,6 +98,8 @@ class Trainer {
   Save save_;
   std::function<void(const std::string&)> rank_log_;
   std::function<void(const Snapshot&)> snapshot_;
+  std::function<void(double)> estimate_;  // null: it has been called, or nobody asked for it
+  double estimate_after_ = 0;
   Memory memory_;
 };
 

@@ -17,7 +17,12 @@ std::unique_ptr<nn::Method> make_method(const MethodPlan& plan, const ModelSpec&
   RT_CHECK_AS(UsageError, model.features, "--model ", plan.backbone.name,
               ": does not say how many features it has (ModelEntry::features), which a method needs");
   const int64_t features = model.features(own);
-  const nn::Backbone backbone{.make = [&] { return model.make(own); }, .features = features, .sync_bn = plan.sync_bn};
+  const auto make_backbone = [&] {
+    auto out = model.make(own);
+    if (plan.load) plan.load(*out);
+    return out;
+  };
+  const nn::Backbone backbone{.make = make_backbone, .features = features, .sync_bn = plan.sync_bn};
   auto out = nn::find_method(plan.method.name).make(backbone, plan.method.chosen());
   if (plan.probe) out->add_probe(features, spec.classes);
   return out;

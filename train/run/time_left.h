@@ -10,9 +10,9 @@ class TimeLeft {
   TimeLeft(int64_t from, int64_t total) : from_(from), total_(total) {}
   // In seconds, after `done` steps; 0 before the first step.
   double seconds(int64_t done) const {
-    const std::chrono::duration<double> passed = Clock::now() - begin_;
-    return done > from_ ? passed.count() / double(done - from_) * double(total_ - done) : 0;
+    return done > from_ ? passed() / double(done - from_) * double(total_ - done) : 0;
   }
+  double passed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }  // seconds
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -37,11 +37,11 @@ void visit_model(OptionWalk& f, TrainOptions& o) {
      .scope = Scope::weights,
      .selects = true});
   f("weights", o.weights,
-    {.help = "file of the initial weights, also PyTorch's; one without the last layer leaves that layer random",
-     .unit = "FILE",
+    {.help = "begin with the weights of a run, a checkpoint or a file, also PyTorch's (fine-tuning, with --freeze and "
+             "--head-lr); --model and its settings are then theirs, and a last layer that does not fit is random",
+     .unit = "RUN|FILE",
      .automatic = "random ones",
-     .may_change = true,
-     .with_labels = true});
+     .may_change = true});
   f("weights-key", o.weights_key,
     {.help = "which of several sets of weights in a file: PyTorch's members of that name, such as state_dict_ema, or "
              "tensors whose names begin with it; of a run or checkpoint with --ema, `model` are the weights without "
@@ -49,8 +49,7 @@ void visit_model(OptionWalk& f, TrainOptions& o) {
      .unit = "NAME",
      .automatic = "in a checkpoint the average, in other files the likeliest",
      .may_change = true,
-     .evaluates = true,
-     .with_labels = true});
+     .evaluates = true});
   visit_components(f, {.title = "Model", .in_step = true}, "model", o.model, {model_of(o)});
 }
 

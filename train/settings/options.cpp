@@ -136,7 +136,8 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   settle_model(options);
   if (options.data.dir.empty()) options.data.dir = env::data_dir();
   if (data.generated) options.data.dir.clear();
-  options.data.dir = absolute(options.data.dir), options.weights = absolute(options.weights);
+  for (std::string* const path : {&options.data.dir, &options.evaluation.dir, &options.weights})
+    *path = absolute(*path);
   check_pairs(options);
   if (!options.limits.max_time.empty()) (void)seconds_of(options.limits.max_time, "--max-time");
   options.callbacks.chosen.check("callback");

@@ -56,10 +56,13 @@ std::optional<Splits> load_tested(const TrainOptions& o, const Beginning& beginn
   return out;
 }
 
-LoadedWeights load_weights(const std::string& path, const std::string& set, nn::Module& model, const Dataset& train) {
-  const TrainedOn before = trained_on(read_weights_header(path, set).metadata, path);
-  LoadedWeights out = load_backbone(path, model, last_layer_of(model), same_classes(train, before), set);
-  for (const NamedTensor& t : weights_of(model)) check_finite(concat(path, ": tensor '", t.name, "'"), t.tensor);
+// Loads the initial weights into a network, if the options name any.
+LoadedWeights load_weights(const TrainOptions& o, nn::Module& network, const Dataset& train) {
+  const std::string& path = o.weights;
+  if (path.empty()) return {};
+  const TrainedOn before = trained_on(read_weights_header(path, o.weights_key).metadata, path);
+  LoadedWeights out = load_backbone(path, network, last_layer_of(network), same_classes(train, before), o.weights_key);
+  for (const NamedTensor& t : weights_of(network)) check_finite(concat(path, ": tensor '", t.name, "'"), t.tensor);
   return out;
 }
 
@@ -102,8 +105,14 @@ int64_t shuffle_buffer(const DataOptions& o, const Dataset& train) {
   return train.is_encoded() && train.encoded->shard(0) >= 0 ? kShuffleBuffer : 0;
 }
 
-LoaderConfig loading(const TrainOptions& o, const Task& task, const comm::ProcessGroup& group) {
-  return {.batch_size = o.trainer.batch_size,
+// Few images that learn labels are one batch, even if it may be larger.
+int64_t largest_batch(const TrainOptions& o, const Holdout& split) {
+  const auto all = int64_t(split.train.size());
+  return o.self_supervised() || all == 0 ? o.trainer.batch_size : std::min(o.trainer.batch_size, all);
+}
+
+LoaderConfig loading(const TrainOptions& o, const Task& task, const Holdout& split, const comm::ProcessGroup& group) {
+  return {.batch_size = largest_batch(o, split),
           .shuffle = true,
           .shuffle_buffer = shuffle_buffer(o.data, task.data.train),
           .balanced = o.data.balanced,
@@ -174,14 +183,18 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
   if (beginning.train) spec.images = [this] { return first_images(options, data, device); };
   if (beginning.check) beginning.check(spec);
   const auto make = [this]() -> std::unique_ptr<nn::Module> {
-    if (options.self_supervised()) return make_method(method_plan(options), spec);
+    if (options.self_supervised()) {
+      MethodPlan plan = method_plan(options);
+      plan.load = [this](nn::Module& backbone) { initial = load_weights(options, backbone, data.train); };
+      return make_method(plan, spec);
+    }
     auto out = find_model(model_name).make(spec);
     const std::string& patterns = options.parameters.freeze;
     if (!patterns.empty()) nn::freeze(*out, frozen_by(patterns, *out, last_layer_of(*out)));
     return out;
   };
   model = make();
-  if (!options.weights.empty()) initial = load_weights(options.weights, options.weights_key, *model, data.train);
+  if (!options.self_supervised()) initial = load_weights(options, *model, data.train);
   if (device != Device{}) nn::move_to(*model, device);
   const comm::Devices devices = devices_of(options.parallel, device.type);
   if (devices.empty()) return;
@@ -252,9 +265,12 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::M
   group.set_deterministic(o.execution.deterministic);
   check_same_on_all(group, o, data, identity);
   check_split(o, setup, split);
+  if (const int64_t batch = largest_batch(o, split); group.rank() == 0 && batch < o.trainer.batch_size)
+    log_warn("--batch-size ", o.trainer.batch_size, ": all ", batch, " training images are one batch");
   setup.distribute(group, o.parallel.sync_bn);  // before the learner, which asks what a collapsed loss would be
   auto learner = make_learner(o, setup, split, group.size());
-  auto loader = std::make_unique<Loader>(data.train, learner->split.train, learner->loading(loading(o, setup, group)));
+  auto loader =
+      std::make_unique<Loader>(data.train, learner->split.train, learner->loading(loading(o, setup, split, group)));
   const int64_t limit = o.trainer.limit_train_batches;
   const int64_t steps_per_epoch = limit > 0 ? std::min(loader->batches(), limit) : loader->batches();
   const Schedule schedule = schedule_of(o, group.size(), membership, steps_per_epoch);

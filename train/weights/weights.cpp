@@ -43,7 +43,9 @@ std::string hint_for(const Shape& have, const FileTensor& want) {
   if (have.rank() != 4 || want.shape.rank() != 4) return "";
   if (have.with(1, want.shape[1]) == want.shape)
     return concat("; it is for images of ", have[1], " channels, these have ", want.shape[1]);
-  return want.name == "conv1.weight" ? "; --stem chooses that of a ResNet" : "";
+  if (want.name != "conv1.weight") return "";
+  return have[0] == want.shape[0] ? "; --stem chooses that of a ResNet"
+                                  : "; --width and --stem choose that of a ResNet";
 }
 
 // Throws FormatError unless the tensor of a file fits. `convert`: floating-point numbers may be of another dtype.
@@ -117,7 +119,10 @@ class BackboneLoader {
     std::vector<std::string> names, own;
     for (const auto& [name, t] : file) names.push_back(name);
     for (const FileTensor& t : tensors_) own.push_back(t.name);
-    const NamesInFile found = find_names(names, own, last_);
+    NamesInFile found = find_names(names, own, last_);
+    const auto is_last = [&](const auto& t) { return is_of(t, last_); };
+    if (std::ranges::none_of(tensors_, is_last))  // the module has no last layer, the file may have one
+      std::erase_if(found.rest, [&](const std::string& name) { return name.starts_with(found.prefix + last_ + "."); });
     LoadedWeights out{.last_layer = true, .prefix = found.prefix, .own = is_own(header.metadata)};
     for (const FileTensor& t : tensors_) {
       if (!is_of(t, last_)) continue;

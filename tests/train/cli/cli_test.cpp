@@ -69,7 +69,8 @@ TEST_F(CliTest, WrongUsage) {
   expect_error("train --device gpu", 2, "unknown device 'gpu'");
   expect_error("train --nesterov", 2, "--nesterov: not a setting of adam; ");
   expect_error("train --optimizer sgd --momentum 0 --nesterov", 2, "--nesterov: needs a --momentum above 0");
-  expect_error("train --batch-size 301 --train-size 300 --val-size 0", 2, "larger than the 300 samples");
+  expect_error("pretrain --method simclr --data shapes --train-size 300 --batch-size 301", 2,
+               "larger than the 300 samples of shapes; give a smaller one");
   expect_error("train --val-size 20000", 2, "at least one must be left");
   expect_error("evaluate", 2, "RUN|CHECKPOINT|FILE");
   expect_error("evaluate x --protocol knm", 2, "unknown value 'knm'");

@@ -150,6 +150,26 @@ TEST(RunLimits, AScheduleEndsWithTheLastStep) {
   EXPECT_EQ(Schedule({.course = cosine}, 1, 10, 5, 1000).steps(), 50);
 }
 
+TEST(Limits, TheTimeThatIsLeftIsEstimatedOnce) {
+  TrainOptions o;
+  set(o, {{"train-size", "60"}, {"test-size", "10"}, {"hidden", "4"}, {"val-size", "20"}});
+  o.trainer.batch_size = 20, o.trainer.epochs = 1'000'000'000, o.execution.workers = 0, o.execution.device = "cpu";
+  o.limits.max_time = "100000s";  // it is the limit that is told
+  RunSetup task(resolve(o));
+  Trainer trainer = make_trainer(task);
+  std::vector<double> left;
+  int reports = 0;
+  trainer.on_estimate([&](double seconds) { left.push_back(seconds); }, 0.01);
+  struct Enough {};
+  const auto report = [&](const Metrics&) {
+    if (!left.empty() && ++reports == 5) throw Enough();
+  };
+  EXPECT_THROW(trainer.fit(report), Enough);
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_GT(left[0], 90'000);
+  EXPECT_LE(left[0], 100'000);
+}
+
 // As after a change of ranks that comes with the last step.
 TEST(Limits, AWholeEpochIsStillReported) {
   TrainOptions o;

@@ -167,17 +167,18 @@ TEST_F(WeightsTest, ABackboneBeginsAnotherTraining) {
   expect_error("export one --out weights.bin", 2, "FILE.safetensors");
 
   // A learning rate of 0 does not change the weights.
-  train("--run fine --hidden 32 --weights backbone.safetensors --lr 0");
+  train("--run fine --weights backbone.safetensors --lr 0");
   EXPECT_MENTIONS(file("out"), "backbone.safetensors, with a new last layer");
   const Safetensors fine = read_safetensors(path("runs/fine/exported/model.safetensors"));
   for (const NamedTensor& t : backbone.tensors) EXPECT_EQ(values(fine[t.name]), values(t.tensor)) << t.name;
-  train("--run same --hidden 32 --weights whole.safetensors --lr 0 --strategy dp --devices 2");
+  train("--run same --weights one --lr 0 --strategy dp --devices 2");
   EXPECT_EQ(file("runs/same/exported/model.safetensors"), file("whole.safetensors"));
   expect_error("train --train-size 100 --hidden 16 --weights backbone.safetensors", 1,
                "tensor '1.weight' is f32 (32, 3072), the model's is f32 (16, 3072)");
   expect_error("train --train-size 100 --model fashion_cnn --weights backbone.safetensors", 1,
                "no tensor 'layer1.0.weight'");
-  expect_error("train --train-size 100 --weights nowhere.safetensors", 1, "nowhere.safetensors: cannot open");
+  expect_error("train --train-size 100 --weights nowhere.safetensors", 1,
+               "there is no run and no file 'nowhere.safetensors'; runs/ has ");
 }
 
 TEST_F(WeightsTest, TheBestOnesMayBeTestedAndExported) {

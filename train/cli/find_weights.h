@@ -1,0 +1,18 @@
+#pragma once
+#include <string>
+
+#include "train/settings/given.h"
+
+namespace ringtape::cli {
+
+// What a command line calls weights: a run (also by its name below runs/), a checkpoint or a file.
+struct FoundWeights {
+  std::string weights, set;  // the file, and which weights in it; see read_weights
+  Given settings;            // from the run's config.toml or the file's metadata
+};
+
+// `set`: of --weights-key. Throws IoError if nothing is there or the run has exported nothing yet, UsageError for a set
+// that a checkpoint does not have.
+FoundWeights find_weights(const std::string& target, const std::string& set);
+
+}  // namespace ringtape::cli
