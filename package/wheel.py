@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes a wheel of the program and the libraries it needs: package/wheel.py PROGRAM VERSION FOLDER PACKAGE...
 
-pip puts the program on the PATH and the libraries into lib/ringtape beside it; there is no Python module. The wheel's
+pip puts the program on the PATH, the libraries into lib/ringtape beside it, and the module ringtape. The wheel's
 tag names the oldest glibc that has all symbols it needs. Licences are those of LICENSE, of the libraries and of each
 PACKAGE, one of Debian's whose code is compiled in.
 """
@@ -19,11 +19,12 @@ EVERYWHERE = re.compile(r"(linux-vdso|ld-linux.*|lib(c|m|dl|rt|pthread|stdc\+\+|
 METADATA = """Metadata-Version: 2.1
 Name: ringtape
 Version: {version}
-Summary: Trains neural networks in C++: the program ringtape, without a Python module
+Summary: Trains neural networks in C++: the program ringtape, and a module that loads what it has trained
 License: MIT
 Description-Content-Type: text/markdown
 
-The program `ringtape`, to train neural networks on images: `ringtape --help`. It needs no other package.
+The program `ringtape`, to train neural networks on images: `ringtape --help`. It needs no other package. In Python,
+`import ringtape` loads trained networks into PyTorch, predicts, embeds and lists runs: `help(ringtape)`.
 """
 
 
@@ -67,6 +68,7 @@ def main(program, version, folder, *packages):
     name = f"ringtape-{version}"
     kind = tag([program, *carried.values()])
     files = [(f"{name}.data/scripts/ringtape", Path(program).read_bytes(), 0o755)]
+    files += [("ringtape.py", (ROOT / "package/ringtape.py").read_bytes(), 0o644)]
     files += [(f"{name}.data/data/lib/ringtape/{n}", p.read_bytes(), 0o644) for n, p in sorted(carried.items())]
     info = f"{name}.dist-info"
     files += [(f"{info}/licenses/{n}", content, 0o644) for n, content in licences(carried.values(), packages)]

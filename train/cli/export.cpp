@@ -49,9 +49,11 @@ int run_export(const Invocation& invocation) {
   const bool backbone = invocation.has("backbone") || !has_last;
   load_trained(trained, task, backbone);
   std::map<std::string, std::string> metadata;  // nothing is known of another program's training, but its images
+  TrainedOn known;
   if (!shown) {
     metadata = weights_metadata(trained.options);
-    add_metadata(metadata, is_own(trained.header.metadata) ? trained.data : trained_on(task.data.train));
+    known = is_own(trained.header.metadata) ? trained.data : trained_on(task.data.train);
+    add_metadata(metadata, known);
   }
   if (as_onnx) {
     write_file(*out, onnx_of(task, backbone, metadata));
@@ -61,7 +63,8 @@ int run_export(const Invocation& invocation) {
   }
   if (task.options.run.json) {
     Json line{{"out", *out}, {"backbone", backbone}, {"weights", trained.weights}};
-    if (!as_onnx) line["readme"] = readme;
+    if (!as_onnx) line["readme"] = readme, line["python"] = exported_python(task, backbone);
+    line["data"] = to_json(known);
     std::printf("%s\n", line.text().c_str());
   } else if (as_onnx)
     std::printf("saved  %s: images (N, C, H, W), normalised -> %s\n", out->c_str(), backbone ? "features" : "logits");

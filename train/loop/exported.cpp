@@ -1,5 +1,6 @@
 #include "train/loop/exported.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "train/data/files/encoded_images.h"
@@ -35,19 +36,25 @@ static std::string scaling_text(const ImageReading& how, const Shape& image) {
                 image[0], ")");
 }
 
-std::string exported_readme(const Task& task, const std::string& file, bool backbone) {
+std::string exported_python(const Task& task, bool backbone) {
   const ModelEntry& entry = find_model(task.model_name);
+  if (!entry.pytorch) return "";
+  ModelSpec spec = task.spec;
+  spec.classes = std::max<int64_t>(spec.classes, 1);  // PyTorch warns of a layer without outputs, even if it is removed
+  return concat("from torch import nn\n", entry.pytorch(spec),
+                backbone ? without(classifier(task.network(), task.model_name).last_layer()) : "");
+}
+
+std::string exported_readme(const Task& task, const std::string& file, bool backbone) {
   const Dataset& data = task.data.train;
   std::string out =
       concat("# ", task.model_name, " trained ", task.method_name.empty() ? "" : concat("by ", task.method_name, " "),
              "on ", data.name, "\n\n`", file, "` has its weights", backbone ? ", but for the last layer's," : "",
              " under PyTorch's names and in PyTorch's order.\n");
   const bool safetensors = file.ends_with(".safetensors");
-  if (entry.pytorch)
-    out += concat("\n```python\n", safetensors ? "from safetensors.torch import load_file" : "import torch",
-                  "\nfrom torch import nn\n", entry.pytorch(task.spec),
-                  backbone ? without(classifier(task.network(), task.model_name).last_layer()) : "",
-                  "model.load_state_dict(", safetensors ? "load_file" : "torch.load", "(\"", file,
+  if (const std::string python = exported_python(task, backbone); !python.empty())
+    out += concat("\n```python\n", safetensors ? "from safetensors.torch import load_file" : "import torch", "\n",
+                  python, "model.load_state_dict(", safetensors ? "load_file" : "torch.load", "(\"", file,
                   "\"), strict=True)\nmodel.eval()\n```\n");
   const Shape& image = task.spec.image;  // (H, W, C)
   out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1], ") with values in [0, 1]",

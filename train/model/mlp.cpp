@@ -49,8 +49,10 @@ std::string mlp_in_pytorch(const ModelSpec& spec) {
   const std::string dropout = o.dropout > 0 ? concat("nn.Dropout(", o.dropout, "), ") : "";
   const std::string first = concat("nn.Linear(", spec.image.size(), ", ", o.hidden, ")");
   const std::string last = concat("nn.Linear(", o.hidden, ", ", spec.classes, ")");
-  return concat("\nmodel = nn.Sequential(nn.Flatten(), ", first, ", nn.ReLU(), ", dropout, last,
-                ")\n# It takes images as (N, H, W, C): model(x.permute(0, 2, 3, 1)).\n");
+  const bool planes = spec.image[2] > 1;  // in another order than pixels
+  return concat(
+      "\nmodel = nn.Sequential(nn.Flatten(), ", first, ", nn.ReLU(), ", dropout, last, ")\n",
+      planes ? "model.register_forward_pre_hook(lambda _, x: x[0].permute(0, 2, 3, 1))  # to (N, H, W, C)\n" : "");
 }
 
 }  // namespace

@@ -69,18 +69,6 @@ TrainedOn from_json(const Json& object, const std::string& where) {
   return out;
 }
 
-Json to_json(const TrainedOn& known) {
-  Json out = Json::object();
-  if (!known.mean.empty()) out[kMean] = known.mean, out[kDeviation] = known.deviation;
-  if (!known.class_names.empty()) out[kClasses] = known.class_names;
-  if (!known.image.empty()) out[kImage] = known.image;
-  if (known.reading.upright) out[kUpright] = true;
-  if (known.reading.resize > 0) out[kScaled] = known.reading.resize;
-  if (known.reading.interpolation != Interpolation::bilinear)
-    out[kFilter] = interpolations()[size_t(known.reading.interpolation)];
-  return out;
-}
-
 // Names as files store them: bytes that are not UTF-8 are replaced.
 std::vector<std::string> as_written(const std::vector<std::string>& names) {
   return parse_json(Json(names).text()).get<std::vector<std::string>>();
@@ -98,6 +86,18 @@ std::string names_beyond(const std::vector<std::string>& names, const std::vecto
 }
 
 }  // namespace
+
+Json to_json(const TrainedOn& known) {
+  Json out = Json::object();
+  if (!known.mean.empty()) out[kMean] = known.mean, out[kDeviation] = known.deviation;
+  if (!known.class_names.empty()) out[kClasses] = known.class_names;
+  if (!known.image.empty()) out[kImage] = known.image;
+  if (known.reading.upright) out[kUpright] = true;
+  if (known.reading.resize > 0) out[kScaled] = known.reading.resize;
+  if (known.reading.interpolation != Interpolation::bilinear)
+    out[kFilter] = interpolations()[size_t(known.reading.interpolation)];
+  return out;
+}
 
 TrainedOn trained_on(const Dataset& data) {
   const Shape s = data.image();

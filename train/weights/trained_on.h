@@ -8,6 +8,8 @@
 
 namespace ringtape {
 
+class Json;
+
 // What a network must know about its training images: their size, how they were normalised, and what the classes are.
 // It is stored with the weights and with the run, since a folder of images may change later.
 struct TrainedOn {
@@ -18,9 +20,10 @@ struct TrainedOn {
 };
 TrainedOn trained_on(const Dataset& data);
 
-// Stored as metadata of weights: JSON lists under ringtape.mean, .deviation, .classes and .image, true
-// under .upright, a number under .scaled, and a name under .filter. Reading throws FormatError, beginning with
-// `path`, for an invalid one; a missing list means unknown.
+// Stored as metadata of weights, the members of to_json() below "ringtape.": JSON lists `mean`, `deviation`, `classes`
+// and `image`, true as `upright`, a number as `scaled`, and a name as `filter`. Reading throws FormatError, beginning
+// with `path`, for an invalid one; a missing list means unknown.
+Json to_json(const TrainedOn& known);
 void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn& known);
 TrainedOn trained_on(const std::map<std::string, std::string>& metadata, const std::string& path);
 
