@@ -280,7 +280,7 @@ Json ViewedRun::in_list() const {
           {"strategy", strategy != "auto" ? strategy
                        : ranks > 1        ? "ddp"
                                           : "single"},
-          {"ranks", ranks},
+          {"ranks", int64_t(ranks)},
           {"started", count_or_null(started)},
           {"updated", count_or_null(updated)},
           {"epochs", count_or_null(epochs)},
