@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "nn/ssl/method.h"
 #include "train/run/time_left.h"
 #include "train/run/time_text.h"
@@ -13,6 +15,7 @@ static bool takes(Use use, const Option& option) {
     case Use::train: return option.concerns(false);
     case Use::pretrain: return option.concerns(true);
     case Use::evaluate: return option.info.evaluates || option.info.scope == Scope::weights;
+    case Use::load: return takes(Use::evaluate, option) && option.group.title != std::string_view("Training");
     case Use::either: break;
   }
   return true;
@@ -76,10 +79,20 @@ Given recipe_of(const Invocation& invocation) {
 
 std::string percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }
 
+// Of a training that diverges it may have any size.
+static std::string loss_text(double loss) {
+  return std::abs(loss) < 1e6 ? fmt::format("loss {:.4f}", loss) : fmt::format("loss {:.4g}", loss);
+}
+// Large images may be less than one a second.
+static std::string speed_text(const Metrics& m) {
+  const double speed = m.images_per_s.value_or(0);
+  return speed > 0 && speed < 10 ? fmt::format("{:.2f}", speed) : with_commas(int64_t(speed));
+}
+
 static std::string step_text(const Metrics& m, int64_t epochs) {
   std::string out =
-      fmt::format("{:<12} step {:<7} loss {:.4f}  lr {:.4g}  {} images/s", fmt::format("epoch {}/{}", m.epoch, epochs),
-                  m.step, m.loss.value_or(0), m.lr.value_or(0), with_commas(int64_t(m.images_per_s.value_or(0))));
+      fmt::format("{:<12} step {:<7} {}  lr {:.4g}  {} images/s", fmt::format("epoch {}/{}", m.epoch, epochs), m.step,
+                  loss_text(m.loss.value_or(0)), m.lr.value_or(0), speed_text(m));
   if (m.grad_norm) out += fmt::format("  gradient norm {:.4g}", *m.grad_norm);
   if (m.loss_scale) out += fmt::format("  loss scale {:g}", *m.loss_scale);
   return out;
@@ -103,11 +116,10 @@ static std::string end_text(const Metrics& m) {
 // A line of a self-supervised run: its loss, or the kNN accuracy of its features.
 static std::string method_text(const Metrics& m, int64_t epochs) {
   std::string out = fmt::format("{:<12} {:<5}  ", fmt::format("epoch {}/{}", m.epoch, epochs), m.split);
-  if (m.loss) out += fmt::format("loss {:.4f}  ", *m.loss);
+  if (m.loss) out += concat(loss_text(*m.loss), "  ");
   if (m.top1) out += fmt::format("top-1 {:>8}  top-5 {:>8}  ", percent(*m.top1), percent(m.top5.value_or(0)));
   if (m.spread) out += fmt::format("spread {:.4f}  ", *m.spread);
-  out +=
-      fmt::format("{:>9} images/s  {:.2f} s", with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
+  out += fmt::format("{:>9} images/s  {:.2f} s", speed_text(m), m.seconds.value_or(0));
   if (m.lr) out += fmt::format("  lr {:.4g}", *m.lr);
   return out + end_text(m);
 }
@@ -116,10 +128,10 @@ std::string metrics_text(const Metrics& m, int64_t epochs) {
   if (m.split == "train_step") return step_text(m, epochs);
   if (m.split == "knn" || m.split == "probe" || m.spread) return method_text(m, epochs);
   const std::string head = m.split == "test" ? "" : fmt::format("epoch {}/{}", m.epoch, epochs);
-  std::string out = fmt::format("{:<12} {:<5}  loss {:.4f}  top-1 {:>8}  top-5 {:>8}{}  {:>9} images/s  {:.2f} s", head,
-                                m.split, m.loss.value_or(0), percent(m.top1.value_or(0)), percent(m.top5.value_or(0)),
+  std::string out = fmt::format("{:<12} {:<5}  {}  top-1 {:>8}  top-5 {:>8}{}  {:>9} images/s  {:.2f} s", head, m.split,
+                                loss_text(m.loss.value_or(0)), percent(m.top1.value_or(0)), percent(m.top5.value_or(0)),
                                 m.uneven ? fmt::format("  balanced {:>8}", percent(m.balanced.value_or(0))) : "",
-                                with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
+                                speed_text(m), m.seconds.value_or(0));
   if (m.lr) out += fmt::format("  lr {:.4g}", *m.lr);
   if (m.split == "val" && m.steps > 0) out += concat("  at step ", m.step);  // within the epoch
   return out + end_text(m);

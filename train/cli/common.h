@@ -10,9 +10,9 @@
 
 namespace ringtape::cli {
 
-// The flags of the option list that a command accepts: for supervised runs, for self-supervised runs, for both, or for
-// `evaluate`.
-enum class Use : uint8_t { train, pretrain, either, evaluate };
+// The flags of the option list that a command accepts: for supervised runs, for self-supervised runs, for both, for
+// `evaluate`, or for what loads trained weights but tests nothing.
+enum class Use : uint8_t { train, pretrain, either, evaluate, load };
 std::vector<Flag> option_flags(Use use);
 
 // Applies what earlier sources give, then --config, then the flags. Returns notes for the user, one line each.

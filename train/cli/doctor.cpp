@@ -80,7 +80,7 @@ DeviceCheck check_data(const DatasetEntry& entry) {
     const Splits splits = entry.load({});
     return {name, concat(splits.train.size(), " + ", splits.test.size(), " images in ", splits.train.source), true};
   } catch (const MissingData&) {
-    return {name, "not found (set RINGTAPE_DATA_DIR to their folder)", true};
+    return {name, "no files (RINGTAPE_DATA_DIR names their folder)", true, true};
   } catch (const std::exception& e) {
     return {name, e.what(), false};
   }
@@ -131,7 +131,11 @@ int run_doctor(const Invocation& invocation) {
     if (!c.passed) failed.push_back(c);
     report["checks"][c.name] = {{"passed", c.passed}, {"result", c.result}};
     if (json) return;
-    std::printf("%s  %-27s %s\n", c.passed ? "ok    " : "FAILED", c.name.c_str(), c.result.c_str());
+    std::printf("%s  %-27s %s\n",
+                c.skipped  ? "-     "
+                : c.passed ? "ok    "
+                           : "FAILED",
+                c.name.c_str(), c.result.c_str());
     std::fflush(stdout);  // a device that answers no more is known by what came before
   });
   if (json) std::printf("%s\n", report.text(2).c_str());

@@ -123,7 +123,7 @@ Command embed_command() {
       {"Output", "labels", "FILE", "also write the classes of the images to this file, i64 (images)", ""},
       {"Output", "files", "FILE", "also write the names of the images' files to this one, a line for each row", ""},
       {"Output", "split", "NAME", "which images: train (not augmented) or test", "test, or train if there are none"}};
-  for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
+  for (Flag& flag : option_flags(Use::load)) command.flags.push_back(std::move(flag));
   command.run = run_embed;
   return command;
 }

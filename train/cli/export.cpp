@@ -88,7 +88,7 @@ Command export_command() {
       {"Output", "out", "FILE",
        "file for the weights, or FILE.onnx; a text next to weights says how PyTorch reads them", ""},
       {"Output", "backbone", "", "leave out the last layer: initial weights for other tasks (train --weights)", ""}};
-  for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
+  for (Flag& flag : option_flags(Use::load)) command.flags.push_back(std::move(flag));
   command.run = run_export;
   return command;
 }

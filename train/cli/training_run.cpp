@@ -385,7 +385,8 @@ std::string error_text(const std::exception& e, const RunSetup& setup, const Wor
   const bool memory = dynamic_cast<const OutOfMemory*>(&e) && !std::string(e.what()).starts_with("shm:");
   if (!memory) return e.what();
   const TrainOptions& o = setup.options;
-  return concat(e.what(), smaller_strategy(model_size(*setup.model), o.step, o.parallel, world.size()));
+  return concat(e.what(), o.self_supervised() ? "" : ", or the same one in parts: --accumulate N",
+                smaller_strategy(model_size(*setup.model), o.step, o.parallel, world.size()));
 }
 
 std::unique_ptr<Role> leader(const RunSetup& setup, const Invocation& invocation, bool said, Earlier earlier,

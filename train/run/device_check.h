@@ -13,6 +13,7 @@ struct DeviceCheck {
   std::string name;    // "cuda:0 product bf16"
   std::string result;  // what was found; of a failure what was expected and what came, or the error
   bool passed;
+  bool skipped = false;  // there was nothing to check
 };
 
 using DeviceCheckFn = std::function<void(const DeviceCheck&)>;

@@ -35,7 +35,7 @@ void visit(Fields& f, RunOptions& o) {
      .range = kAboveZero,
      .may_change = true});
   f("json", o.json,
-    {.help = "print metrics as JSON lines instead of text", .scope = Scope::invocation, .evaluates = true});
+    {.help = "print results as JSON lines instead of text", .scope = Scope::invocation, .evaluates = true});
 }
 
 }  // namespace ringtape
