@@ -28,8 +28,8 @@ def run(*arguments, **flags):
     `ringtape train --data mnist --no-graph`. Its messages go to standard error. Raises Error."""
     beside = Path(sys.executable).with_name("ringtape")
     program = os.environ.get("RINGTAPE") or (str(beside) if beside.is_file() else shutil.which("ringtape"))
-    if not program:
-        raise Error("there is no program ringtape on the PATH; install the wheel, or set RINGTAPE to its path")
+    if not program or not shutil.which(program):
+        raise Error(f"there is no program {program or 'ringtape on the PATH'}; install the wheel, or set RINGTAPE to it")
     command = [program, *map(str, arguments)]
     for name, value in flags.items():
         if value is not None and value is not False:
