@@ -4,6 +4,7 @@
 #include "autograd/create.h"
 #include "autograd/ops/common.h"
 #include "kernels/fill.h"
+#include "kernels/reduce.h"
 
 namespace ringtape {
 namespace {
@@ -43,18 +44,6 @@ struct Statistics {
   Tensor total = {};  // rows of the peers' x and of this one: one element. None without peers
 };
 
-// Part p of `parts` equal parts along the first axis.
-View part(const Tensor& t, int64_t p, int64_t parts) {
-  if (!t.defined() || parts == 1) return t;
-  return t.window(t.shape().with(0, t.dim(0) / parts), t.strides(), p * (t.size() / parts));
-}
-Tensor mean_of_parts(const Tensor& t, int64_t parts) {
-  return parts == 1 ? t : mean(reshape(t, {parts, t.size() / parts}), {0});
-}
-Tensor sum_of_parts(const Tensor& t, int64_t parts) {
-  return parts == 1 ? t : sum(reshape(t, {parts, t.size() / parts}), {0});
-}
-
 void check_count(int64_t count, const Tensor& x, const std::string& where) {
   RT_CHECK_AS(ShapeError, count > 1 || x.dim(-1) == 0,
               "batch_norm: expected more than 1 value per channel when training, got x ", x.shape(), where);
@@ -67,11 +56,7 @@ Statistics of_batch(const Tensor& x, int64_t count, int64_t parts, RunningUpdate
   check_count(count, x, parts == 1 ? "" : concat(" in ", parts, " parts"));
   const Tensor mean({parts * x.dim(-1)}, wide_dtype(x), x.device()), var = empty_like(mean);
   running.correction = double(count) / double(count - 1);
-  for (int64_t p = 0; p < parts; ++p)
-    batch_norm_statistics(part(mean, p, parts), part(var, p, parts), part(x, p, parts),
-                          parts == 1 ? running : RunningUpdate{});
-  if (parts > 1 && running.mean.data)
-    batch_norm_running(mean_of_parts(mean, parts), mean_of_parts(var, parts), running);
+  batch_norm_statistics(mean, var, x, running);
   return {mean, var, parts, count};
 }
 
@@ -120,16 +105,23 @@ Sums of_all(const Sums& own, const Tensor& total, const BatchNormPeers& peers) {
 }
 
 // Of each part. If there is only one, they are the gradients of w and b.
-Sums sums_of(const Tensor& dy, const Tensor& mask, const Tensor& x, const Statistics& s, const Tensor& w, double eps) {
+Sums sums_of(const Tensor& dy, const Tensor& mask, const Tensor& x, const Statistics& s, double eps) {
   const auto place = [&](size_t input) {
-    return needs_grad(input) && s.parts == 1 ? empty_grad(input, w.shape(), w.dtype(), dy.device())
+    return needs_grad(input) && s.parts == 1 ? empty_grad(input, s.mean.shape(), s.mean.dtype(), dy.device())
                                              : empty_like(s.mean);
   };
   const Sums out{place(2), place(1), s.count};
-  for (int64_t p = 0; p < s.parts; ++p)
-    batch_norm_backward_sums(part(out.db, p, s.parts), part(out.dw, p, s.parts), part(dy, p, s.parts),
-                             part(mask, p, s.parts), part(x, p, s.parts), part(s.mean, p, s.parts),
-                             part(s.var, p, s.parts), eps);
+  batch_norm_backward_sums(out.db, out.dw, dy, mask, x, s.mean, s.var, eps);
+  return out;
+}
+
+// The gradient of an input from the sums of each part.
+Tensor sum_of_parts(size_t input, const Tensor& each, int64_t parts) {
+  if (parts == 1) return each;
+  if (!needs_grad(input)) return {};
+  const int64_t channels = each.size() / parts;
+  const Tensor out = empty_grad(input, {channels}, each.dtype(), each.device());
+  sum_forward(out.window({1, channels}, {channels, 1}), each.window({parts, channels}, {channels, 1}));
   return out;
 }
 
@@ -138,7 +130,7 @@ Tensor mask_for(const Tensor& x, int64_t parts, Activation f, std::initializer_l
   const bool used =
       std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined() && requires_grad(t); });
   if (f != Activation::relu || !grad_enabled() || !used) return {};
-  return Tensor({parts * batch_norm_mask_bytes(x.size() / parts)}, DType::u8, x.device());
+  return Tensor({batch_norm_mask_bytes(x.size(), parts)}, DType::u8, x.device());
 }
 
 }  // namespace
@@ -160,9 +152,7 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
   const Statistics s = statistics(x, running, options);
   const int64_t parts = s.parts;
   const Tensor y = empty_like(x), mask = mask_for(x, parts, f, {x, w, b, residual});
-  for (int64_t p = 0; p < parts; ++p)
-    batch_norm_forward(part(y, p, parts), part(mask, p, parts), part(x, p, parts), part(residual, p, parts),
-                       part(s.mean, p, parts), part(s.var, p, parts), w, b, options.eps, f);
+  batch_norm_forward(y, mask, x, residual, s.mean, s.var, w, b, options.eps, f);
   describe([&] {
     if (options.training) return OpAttributes{{"training", int64_t{1}}};
     return OpAttributes{
@@ -177,19 +167,16 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
                   Tensor dx, dw, db, dresidual;
                   Sums sums;
                   if (needs_grad(1) || needs_grad(2) || (needs_grad(0) && training)) {
-                    sums = sums_of(dy, *mask, *x, {*mean, *var, parts, count}, *w, eps);
-                    dw = sum_of_parts(sums.dw, parts), db = sum_of_parts(sums.db, parts);
+                    sums = sums_of(dy, *mask, *x, {*mean, *var, parts, count}, eps);
+                    dw = sum_of_parts(1, sums.dw, parts), db = sum_of_parts(2, sums.db, parts);
                   }
                   if (wants_residual) dresidual = relu ? empty_like(dy) : dy;
                   if (needs_grad(0) || (wants_residual && relu)) {
                     dx = empty_like(dy);
                     if (!training) sums = {};
                     else if (peers && needs_grad(0)) sums = of_all(sums, *total, *peers);
-                    for (int64_t p = 0; p < parts; ++p)
-                      batch_norm_backward(part(dx, p, parts), relu ? part(dresidual, p, parts) : View{},
-                                          part(dy, p, parts), part(*mask, p, parts), part(*x, p, parts),
-                                          part(*mean, p, parts), part(*var, p, parts), *w, part(sums.db, p, parts),
-                                          part(sums.dw, p, parts), sums.count, eps);
+                    batch_norm_backward(dx, relu ? View(dresidual) : View{}, dy, *mask, *x, *mean, *var, *w, sums.db,
+                                        sums.dw, sums.count, eps);
                   }
                   return {dx, dw, db, dresidual};
                 });

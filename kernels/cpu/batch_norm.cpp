@@ -5,10 +5,25 @@
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/vector/channel_sums.h"
 #include "kernels/cpu/vector/scratch.h"
+#include "kernels/reduce.h"
 
 RT_ISA_BEGIN
 
 namespace {
+
+// Calls f(part) for each of several parts, where part(v) is that of an operand v, which may have no data. Returns
+// whether there are several.
+template <class F> bool in_parts(const View& each, const View& x, const F& f) {
+  const int64_t parts = batch_norm_parts(each, x);
+  for (int64_t p = 0; parts > 1 && p < parts; ++p)
+    f([=](View v) {
+      if (!v.data) return v;
+      v.dims[0] /= parts;
+      v.data = static_cast<char*>(v.data) + p * v.size() * int64_t(size_of(v.dtype));
+      return v;
+    });
+  return parts > 1;
+}
 
 template <class C> C inverse_deviation(const View& var, int64_t c, double eps) {
   return C(1 / std::sqrt(double(var.as<C>()[c]) + eps));
@@ -80,6 +95,10 @@ void combine_chunks(double* totals, const double* part, int64_t size, const Rows
 }  // namespace
 
 void batch_norm_statistics(View mean, View var, View x, RunningUpdate running) {
+  if (in_parts(mean, x, [&](const auto& part) { batch_norm_statistics(part(mean), part(var), part(x), {}); })) {
+    if (running.mean.data) batch_norm_running(mean, var, running);
+    return;
+  }
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
@@ -134,8 +153,24 @@ void batch_norm_merge(View mean, View var, View unbiased, View count, View parts
   });
 }
 
+// Of values (P, C), in `memory`: (C).
+static View mean_of_parts(View each, int64_t channels, double* memory) {
+  const int64_t parts = each.size() / std::max<int64_t>(channels, 1);
+  if (parts <= 1) return each;
+  View mean = each;
+  each.rank = mean.rank = 2;
+  each.dims[0] = parts, each.strides[0] = channels, mean.dims[0] = 1;
+  each.dims[1] = mean.dims[1] = channels, each.strides[1] = mean.strides[1] = 1;
+  mean.data = memory;
+  mean_forward(mean, each);
+  mean.rank = 1, mean.dims[0] = channels, mean.strides[0] = 1;
+  return mean;
+}
+
 void batch_norm_running(View mean, View var, RunningUpdate running) {
-  const auto update = [momentum = running.momentum](const View& to, const View& now, double factor) {
+  const Scratch<double> memory(running.mean.size(), mean.device);
+  const auto update = [&, momentum = running.momentum](const View& to, const View& each, double factor) {
+    const View now = mean_of_parts(each, to.size(), memory.data());
     map([=]<class C>(C kept, C x) { return C(1 - momentum) * kept + C(momentum) * (x * C(factor)); }, to, to, now);
   };
   update(running.mean, mean, 1);
@@ -173,6 +208,10 @@ void normalize_row(T* y, uint8_t* mask, const T* x, const T* residual, const C* 
 
 void batch_norm_forward(View y, View mask, View x, View residual, View mean, View var, View w, View b, double eps,
                         Activation f) {
+  if (in_parts(mean, x, [&](const auto& part) {
+        batch_norm_forward(part(y), part(mask), part(x), part(residual), part(mean), part(var), w, b, eps, f);
+      }))
+    return;
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
@@ -188,6 +227,10 @@ void batch_norm_forward(View y, View mask, View x, View residual, View mean, Vie
 }
 
 void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View mean, View var, double eps) {
+  if (in_parts(mean, x, [&](const auto& part) {
+        batch_norm_backward_sums(part(db), part(dw), part(dy), part(mask), part(x), part(mean), part(var), eps);
+      }))
+    return;
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
@@ -245,6 +288,11 @@ void backward_row(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T
 
 void batch_norm_backward(View dx, View dresidual, View dy, View mask, View x, View mean, View var, View w, View db,
                          View dw, int64_t count, double eps) {
+  if (in_parts(mean, x, [&](const auto& part) {
+        batch_norm_backward(part(dx), part(dresidual), part(dy), part(mask), part(x), part(mean), part(var), w,
+                            part(db), part(dw), count, eps);
+      }))
+    return;
   const Rows rows(x, kLongRow);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;

@@ -18,6 +18,11 @@ template <class C> struct Channels {
   Channels(const View& m, const View& v, const View& weight, double e)
       : mean(m.as<C>()), var(v.as<C>()), w(weight.as<C>()), eps(C(e)) {}
   __device__ C inverse(int64_t c) const { return inverse_deviation(var, c, eps); }
+  __device__ Channels from(int64_t first) const {  // those of a part
+    Channels out = *this;
+    out.mean += first, out.var += first;
+    return out;
+  }
 };
 
 // Of one channel: y = (x - mean) scale + shift.

@@ -14,7 +14,8 @@
 //   static Acc of<N>(C (&x)[N]): the accumulator of N > 0 elements, which it may overwrite
 //   void finish(int64_t output, Acc) const: writes the result
 // If there are few outputs, the elements of each are split among blocks, and a second kernel combines their results.
-// Which thread takes which element depends only on shape, strides and alignment.
+// Which thread takes which element depends only on shape, strides and alignment. Outputs may be equal parts, one after
+// the other, each of which is then reduced in the order that it has alone.
 namespace ringtape::cuda {
 namespace {
 
@@ -47,7 +48,8 @@ struct Axes {
 struct ReduceShape {
   Axes outputs, reduced;
   int64_t n_out, n_reduced;
-  int64_t chunk;  // reduced elements per block
+  int64_t chunk;      // reduced elements per block
+  int64_t parts = 1;  // of the outputs
 };
 
 // Adds element e of the packs to accumulator e % kAccs: either one for all, or one per column.
@@ -192,15 +194,16 @@ inline void launch_combine(Device device, const Kernel& combine, const void* r, 
          {r, &partial, &n_out, &splits});
 }
 
-// Launches `kernel` for `groups` groups of outputs. The reduced elements of each are split so that there are about
-// kReduceBlocks blocks with at least `least` elements, a multiple of `unit`. Then launches the kernel that combines
-// them.
+// Launches `kernel` for groups of `together` outputs. The reduced elements of each are split so that there are about
+// kReduceBlocks blocks for a part, with at least `least` elements, a multiple of `unit`. Then launches the kernel that
+// combines them.
 inline void launch_split(Device device, const ReduceKernels& kernels, const Kernel& kernel, const void* r,
-                         const void* x, ReduceShape s, int64_t groups, dim3 threads, int64_t unit, int64_t least) {
-  const int64_t wanted = std::min(kReduceBlocks / std::max<int64_t>(groups, 1), s.n_reduced / least);
+                         const void* x, ReduceShape s, int64_t together, dim3 threads, int64_t unit, int64_t least) {
+  const int64_t of_a_part = divide_up(s.n_out / s.parts, together);
+  const int64_t wanted = std::min(kReduceBlocks / std::max<int64_t>(of_a_part, 1), s.n_reduced / least);
   s.chunk = wanted > 1 ? divide_up(divide_up(s.n_reduced, wanted), unit) * unit : std::max<int64_t>(s.n_reduced, 1);
   const int64_t splits = std::max<int64_t>(divide_up(s.n_reduced, s.chunk), 1);
-  const Grid grid{dim3(unsigned(groups), unsigned(splits)), threads};
+  const Grid grid{dim3(unsigned(divide_up(s.n_out, together)), unsigned(splits)), threads};
   const void* partial = nullptr;
   if (splits == 1) return launch(kernel, device, grid, {r, &x, &s, &partial});
   const Tensor scratch(Shape{s.n_out * splits * kernels.acc_bytes}, DType::u8, device);
@@ -216,26 +219,27 @@ inline void reduce_by_rows(Device device, const ReduceKernels& kernels, const vo
   const int teams = kReduceThreads / team;
   const int64_t unit = kReduceThreads * kReduceUnroll * kernels.width;
   const dim3 threads{unsigned(team), unsigned(teams)};
-  launch_split(device, kernels, kernels.rows, r, x, s, divide_up(s.n_out, teams), threads, unit, 2 * unit);
+  launch_split(device, kernels, kernels.rows, r, x, s, teams, threads, unit, 2 * unit);
 }
 
-// As many threads in x as there are outputs; the others take more reduced elements of the same outputs.
+// As many threads in x as a part has outputs; the others take more reduced elements of the same outputs.
 inline void reduce_by_columns(Device device, const ReduceKernels& kernels, const void* r, const void* x,
                               const ReduceShape& s) {
-  const int64_t packs = s.n_out / kernels.width;
+  const int64_t packs = s.n_out / s.parts / kernels.width;
   int down = power_of_two(divide_up(s.n_reduced, kReduceUnroll), kReduceThreads / kWarp),
       across = kReduceThreads / down;
   for (; across / 2 >= packs; across /= 2) down *= 2;
   const int64_t unit = int64_t(down) * kReduceUnroll;
   const dim3 threads{unsigned(across), unsigned(down)};
-  launch_split(device, kernels, kernels.columns, r, x, s, divide_up(packs, across), threads, unit, 4 * unit);
+  launch_split(device, kernels, kernels.columns, r, x, s, int64_t(across) * kernels.width, threads, unit, 4 * unit);
 }
 
 // Takes the wide kernels if x can be accessed so along the last axis of the inner loop.
 inline void reduce_with(const ReduceKernels& wide, const ReduceKernels& narrow, const void* r, const View& y,
-                        const View& x) {
-  const ReduceShape s = reduce_shape(y, x);
+                        const View& x, int64_t parts) {
+  ReduceShape s = reduce_shape(y, x);
   if (s.n_out == 0) return;
+  s.parts = parts;
   const bool columns = s.n_out > 1 && (s.n_reduced == 1 || s.outputs.inner_stride() < s.reduced.inner_stride());
   const Axes &inner = columns ? s.outputs : s.reduced, &other = columns ? s.reduced : s.outputs;
   const int last = inner.rank - 1;
@@ -247,9 +251,9 @@ inline void reduce_with(const ReduceKernels& wide, const ReduceKernels& narrow, 
 }
 
 // Only the shape of y is used. T is the type of x's elements.
-template <class T, class R> void reduce(const R& r, const View& y, const View& x) {
+template <class T, class R> void reduce(const R& r, const View& y, const View& x, int64_t parts = 1) {
   constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));  // f64 is only for checks: one element at a time
-  reduce_with(reduce_kernels<R, T, wide>(), reduce_kernels<R, T, 1>(), &r, y, x);
+  reduce_with(reduce_kernels<R, T, wide>(), reduce_kernels<R, T, 1>(), &r, y, x, parts);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // What a training step asks of the CUDA runtime and kernels of the memory: the same on every GPU, so that it can be
 // counted without one. The numbers are those of today: a change may lower them.
 #include "autograd/autocast.h"
+#include "autograd/create.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "emulation/emulation.h"
@@ -71,6 +72,25 @@ TEST(CudaCosts, OfAStepOfResNet18) {
       EXPECT_LE(count, limit == allowed.end() ? 0 : limit->second) << name << " in " << name_of(dtype);
     }
   }
+}
+
+// Parts cost a sum of their gradients and of their running statistics, however many there are.
+TEST(CudaCosts, OfBatchNormInParts) {
+  RT_NEEDS_CUDA();
+  nn::BatchNorm layer(16);
+  nn::move_to(layer, kCuda);
+  const Tensor dy = full({32, 16, 16, 16}, 1, DType::f32, kCuda), x = leaf(rand(dy.shape(), -1, 1, DType::f32, kCuda));
+  const auto kernels = [&](int64_t parts) {
+    layer.split(parts);
+    const auto step = [&] {
+      for (const Tensor& t : {x, layer.weight, layer.bias}) zero_grad(t);
+      backward(layer(x, Activation::relu), dy);
+    };
+    return calls_of(step).at("enqueue_kernel");
+  };
+  const uint64_t one = kernels(1);
+  EXPECT_LE(one, 7u);
+  for (const int64_t parts : {2, 8, 32}) EXPECT_LE(kernels(parts), one + 3) << parts << " parts";
 }
 
 // The passes over tensors, each element once, in whole sectors; besides, values of channels and partial sums.

@@ -133,6 +133,35 @@ TEST_F(CudaBatchNorm, OneOperandIsMisaligned) {
   }
 }
 
+// A batch of three parts, of which some begin within a pack or a byte of the mask, and some are split among blocks.
+TEST_F(CudaBatchNorm, PartsHaveTheBytesThatTheyHaveAlone) {
+  constexpr int64_t kParts = 3;
+  const auto trained = [](Tensor x, Tensor z, Tensor w, const Tensor& dy, int64_t parts) {
+    x = leaf(x), z = leaf(z), w = leaf(w);
+    const Tensor y = batch_norm(x, w, {}, {}, {.parts = parts}, kRelu, z);
+    backward(y, dy);
+    return Tensors{y.detach(), grad(x), grad(z), grad(w)};
+  };
+  for (const Device device : {kCuda, Device{}})
+    for (const DType dtype : kFloats)
+      for (const auto& [m, c] : {std::pair{2, 5}, {9, 1}, {7, 3}, {4100, 1}, {6, 8}, {8300, 17}, {2100, 64}}) {
+        SCOPED_TRACE(concat(device, ", ", dtype, ", ", m, " x ", c));
+        const auto input = [&](uint64_t seed) { return to(noise({kParts * m, c}, dtype, seed), device); };
+        const Tensor x = input(1), z = input(2), dy = input(3), w = to(noise({c}, statistics_dtype(dtype), 4), device);
+        const Tensors together = trained(x, z, w, dy, kParts);
+        Tensor dw = zeros({c}, DType::f64, device);
+        for (int64_t p = 0; p < kParts; ++p) {
+          const auto part = [p, m = m](const Tensor& t) { return slice(t, 0, p * m, (p + 1) * m); };
+          const Tensors alone = trained(part(x), part(z), w, part(dy), 1);
+          for (size_t i = 0; i < 3; ++i)
+            EXPECT_TRUE(test::same_bytes(to(contiguous(part(together[i])), Device{}), to(alone[i], Device{})))
+                << "result " << i << " of part " << p;
+          dw = dw + cast(alone[3], DType::f64);
+        }
+        expect_close(cast(together[3], DType::f64), dw, 1e-5, 1e-4, "dw");
+      }
+}
+
 TEST_F(CudaBatchNorm, RowsSplitAmongBlocks) {
   for (DType dtype : kFloats)
     for (int64_t c : {17, 8}) {
