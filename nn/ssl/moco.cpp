@@ -1,7 +1,9 @@
 #include <cmath>
+#include <map>
 
 #include "autograd/create.h"
 #include "comm/parallel/shuffle.h"
+#include "core/runtime.h"
 #include "nn/batch_norm.h"
 #include "nn/loss/memory_bank.h"
 #include "nn/ssl/queue.h"
@@ -37,6 +39,42 @@ void visit(Fields& f, MocoOptions& o) {
      .range = kPositive});
 }
 
+// Random orders of the rows of two views, and those that put them back. They stay where they are on the device: a
+// recorded step reads them there.
+class RowOrders {
+ public:
+  void begin_step(uint64_t seed) {
+    seed_ = seed;
+    for (const auto& [n, place] : places_) {
+      const std::vector<int64_t> now = numbers(n);
+      runtime(place.device()).copy(View(place).data, place.device(), now.data(), Device{}, now.size() * sizeof now[0]);
+    }
+  }
+  Tensor shuffle(const Tensor& x, int64_t view) { return ordered(x, 2 * view); }
+  Tensor unshuffle(const Tensor& x, int64_t view) { return ordered(x, 2 * view + 1); }
+
+ private:
+  std::vector<int64_t> numbers(int64_t n) const {
+    std::vector<int64_t> out;
+    for (const uint64_t view : {0, 1}) {
+      const std::vector<int64_t> order = permutation(n, seed_ + view, Stream::rows, 0);
+      std::vector<int64_t> back(order.size());
+      for (size_t i = 0; i < order.size(); ++i) back[size_t(order[i])] = int64_t(i);
+      for (const auto& rows : {order, back}) out.insert(out.end(), rows.begin(), rows.end());
+    }
+    return out;
+  }
+  Tensor ordered(const Tensor& x, int64_t which) {
+    const int64_t n = x.dim(0);
+    Tensor& place = places_[n];
+    if (!place.defined() || place.device() != x.device()) place = from_host(numbers(n), {4, n}, x.device());
+    return index_select(x, 0, place.window({n}, {1}, which * n));
+  }
+
+  uint64_t seed_ = 0;
+  std::map<int64_t, Tensor> places_;  // by the number of rows
+};
+
 class Moco : public Method {
  public:
   Moco(Encoder encoder, Encoder teacher, const MocoOptions& o)
@@ -46,9 +84,9 @@ class Moco : public Method {
 
   void begin_step(const Moment& moment) override {
     teacher_.follow(moment);
-    order_ = moment.seed ^ (uint64_t(moment.step) + 1) << 20;
+    seed_ = moment.seed ^ (uint64_t(moment.step) + 1) << 20;
+    orders_.begin_step(seed_);
   }
-  int64_t form() const override { return splits_ == 1 ? 0 : -1; }  // else the order of rows comes from the host
   // q0, q1, k0, k1: the student's queries and the teacher's keys.
   Tensors outputs(const Tensors& views) override {
     return {encode(views[0]), encode(views[1]), key(views[0], 0), key(views[1], 1)};
@@ -71,21 +109,15 @@ class Moco : public Method {
 
  private:
   // Rows pass the teacher in shuffled order; otherwise batch statistics could reveal which key matches a query.
-  Tensor key(const Tensor& view, uint64_t which) const {
+  Tensor key(const Tensor& view, int64_t which) {
     const NoGrad no_grad;
-    const uint64_t seed = order_ + which;
     if (group()) {
       const std::vector<int64_t> rows(size_t(ranks()), view.dim(0));
+      const uint64_t seed = seed_ + uint64_t(which);
       return comm::unshuffle(*group(), teacher_(comm::shuffle(*group(), view, seed, rows)), seed, rows);
     }
     if (splits_ == 1) return teacher_(view);
-    const std::vector<int64_t> order = permutation(view.dim(0), seed, Stream::rows, 0);
-    std::vector<int64_t> back(order.size());
-    for (size_t i = 0; i < order.size(); ++i) back[size_t(order[i])] = int64_t(i);
-    const auto take = [&](const Tensor& x, const std::vector<int64_t>& at) {
-      return index_select(x, 0, from_host(at, {int64_t(at.size())}, x.device()));
-    };
-    return take(teacher_(take(view, order)), back);
+    return orders_.unshuffle(teacher_(orders_.shuffle(view, which)), which);
   }
 
   Teacher teacher_;
@@ -93,7 +125,8 @@ class Moco : public Method {
   double temperature_;
   bool enqueue_between_;
   int64_t splits_;
-  uint64_t order_ = 0;
+  uint64_t seed_ = 0;  // of the order of rows
+  RowOrders orders_;   // of a rank alone
 };
 
 // The number of parts; 1 with SyncBatchNorm, which normalises the whole batch at once.

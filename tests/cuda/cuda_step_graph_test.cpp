@@ -293,10 +293,40 @@ TEST_P(StepGraphsOf, AMethod) {
                 {"prototypes", "5"},
                 {"freeze-prototypes", "1"},
                 {"queue", "32"},
+                {"bn-splits", "4"},
                 {"momentum-encoder-end", "1"}});
   o.evaluation.knn.k = 5;
   const bool freezes = GetParam() == "swav";  // in the first epoch
   expect_graph_trains_as_without(o, freezes ? 4 + 4 : kLaunches, freezes ? 2 : 1);
+}
+
+// Its rows are in an order that the host makes for each number of rows.
+TEST_F(StepGraphs, MocoOnBatchesOfChangingSizes) {
+  TrainOptions o = small("sgd");
+  o.method.name = "moco", o.model.name = "mlp";
+  test::set(o, {{"projection-hidden", "12"}, {"projection-dim", "6"}, {"queue", "32"}, {"bn-splits", "2"}});
+  const auto trained = [&o](bool graph) {
+    RunSetup task(resolve(o));
+    const auto learner = make_learner(o, task, {all_samples(task.data.train), {}}, 1);
+    Step step(*task.model, learner->objective(), o.step, o.execution);
+    if (graph) step.record_steps();
+    manual_seed(7);
+    std::vector<double> out;
+    for (int64_t i = 0; const int64_t images : {8, 8, 8, 8, 4, 8, 4, 4, 4, 4, 8}) {
+      const auto view = [images] { return rand({images, 32, 32, 3}, -1, 1, DType::f32, kCuda); };
+      const Tensors views = {view(), view()};
+      learner->begin_step({.step = i++, .steps = 11});
+      out.push_back(step.run(views, full({images}, 0, DType::i64, kCuda), 0.05).loss.item());
+    }
+    for (const Tensor& t : step.replicated())
+      for (const double v : values(t)) out.push_back(v);
+    return out;
+  };
+  [[maybe_unused]] const uint64_t launches = calls_of("cudaGraphLaunch");
+  EXPECT_EQ(trained(true), trained(false));
+#if defined(RINGTAPE_EMULATION_BUILD)
+  EXPECT_EQ(calls_of("cudaGraphLaunch") - launches, 3u + 2u) << "steps 3, 4 and 6; 9 and 10, of another graph";
+#endif
 }
 
 }  // namespace
