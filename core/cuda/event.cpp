@@ -1,25 +1,60 @@
 #include "core/cuda/event.h"
 
+#include <array>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
+#include "core/device.h"
 
 namespace ringtape::cuda {
+namespace {
 
-Event::Event(int index, bool timed) {
+struct Kept {
+  std::mutex mutex;
+  std::vector<cudaEvent_t> events;
+};
+
+// Never destroyed: the driver may be unloaded earlier.
+Kept& kept(int index) {
+  static auto* all = new std::array<Kept, kMaxDevices>;
+  return (*all)[size_t(index)];
+}
+
+cudaEvent_t take(int index) {
+  Kept& from = kept(index);
+  const std::lock_guard lock(from.mutex);
+  if (from.events.empty()) return nullptr;
+  const cudaEvent_t out = from.events.back();
+  from.events.pop_back();
+  return out;
+}
+
+}  // namespace
+
+Event::Event(int index, bool timed) : event_(timed ? nullptr : take(index)), kept_for_(timed ? -1 : index) {
   use(index);
-  RT_GPU_CHECK(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming));
+  if (!event_) RT_GPU_CHECK(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming));
 }
 
 Event::~Event() {
-  if (event_) cudaEventDestroy(event_);
+  if (!event_) return;
+  if (kept_for_ < 0) {
+    cudaEventDestroy(event_);
+    return;
+  }
+  Kept& to = kept(kept_for_);
+  const std::lock_guard lock(to.mutex);
+  to.events.push_back(event_);
 }
 
-Event::Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+Event::Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)), kept_for_(other.kept_for_) {}
 
 Event& Event::operator=(Event&& other) noexcept {
   std::swap(event_, other.event_);
+  std::swap(kept_for_, other.kept_for_);
   return *this;
 }
 

@@ -42,7 +42,7 @@ void EpochMeter::add(const Step::Result& result, const Batch& batch, double lr, 
   else tally_.add(result.loss, result.ranks, batch.y.size());  // reads the previous step
   log(result, batch.global_size, lr);
   loader_images_per_s_ = loader_images_per_s;
-  if (result.spread.defined()) spread_ = Readback(result.spread);
+  if (result.spread.defined()) spread_ = result.spread;
   if (p_.group.size() == 1 || !tally_.finite()) return;
   if (own_.loss.defined()) own_.losses += own_.loss.get().item();  // the device has finished the previous step
   own_.parts += own_.part;
@@ -72,7 +72,7 @@ Metrics EpochMeter::metrics() {
   Metrics m = epoch_metrics(p_.group, of_all_ranks(), "train", at_.seconds.total, p_.task.devices());
   m.lr = p_.schedule.at(p_.step->count() - 1);
   if (!p_.learner->facts.counts_right) m.top1 = m.top5 = std::nullopt;
-  if (spread_.defined()) m.spread = spread_.get().item();
+  if (spread_.defined()) m.spread = spread_.item();
   warn_if_collapsed(m);
   m.data_s = at_.seconds.data, m.forward_s = at_.seconds.forward;
   m.backward_s = at_.seconds.backward, m.optimizer_s = at_.seconds.optimizer;

@@ -47,7 +47,7 @@ class EpochMeter {
   Stopwatch logged_, since_;
   int64_t logged_images_ = 0;
   Tally tally_;
-  Readback spread_;  // of the last step
+  Tensor spread_;  // of the last step
   double loader_images_per_s_ = 0;
   // This rank's share of the loss: of the first step with a non-finite loss, else of the last step; its part of the
   // samples; and the sums of both over all steps before that one.
