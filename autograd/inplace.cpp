@@ -2,9 +2,11 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "autograd/ops/common.h"
 #include "autograd/tape.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
+#include "kernels/l2_normalize.h"
 #include "kernels/optimizer.h"
 
 namespace ringtape {
@@ -58,6 +60,16 @@ const Tensor& mul_(const Tensor& x, double factor) {
   begin_write(x, "mul_");
   RT_CHECK_AS(DTypeError, is_float(x.dtype()), "mul_ on ", x.dtype());
   mul_forward(x, x, full({}, factor, x.dtype(), x.device()));
+  return x;
+}
+
+const Tensor& l2_normalize_(const Tensor& x, double eps) {
+  begin_write(x, "l2_normalize_");
+  RT_CHECK_AS(ShapeError, x.rank() > 0 && x.contiguous(), "l2_normalize_: expected contiguous rows, got ", x.shape(),
+              " with strides ", x.strides());
+  RT_CHECK_AS(DTypeError, is_float(x.dtype()), "l2_normalize_ on ", x.dtype());
+  const Tensor norm({x.size() / std::max<int64_t>(x.dim(-1), 1)}, wide_dtype(x), x.device());
+  l2_normalize_forward(x, norm, x, eps);
   return x;
 }
 

@@ -3,7 +3,7 @@
 
 namespace ringtape {
 
-// Along the last axis of contiguous (N, C): y = x / max(||x||, eps). norm (N) has the compute type (f64 for f64, else
+// Along the last axis of contiguous (N, C): y = x / max(||x||, eps); y may be x. norm (N) has the compute type (f64 for f64, else
 // f32): forward writes it, backward reads it.
 RT_KERNEL(l2_normalize_forward, void(View y, View norm, View x, double eps));
 

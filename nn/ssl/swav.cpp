@@ -63,7 +63,7 @@ class Swav : public Method {
     balances_queue_ = moment.epoch >= queue_epoch_;
     moment.write_weights([&] {
       const NoGrad no_grad;
-      copy_(prototypes_, l2_normalize(prototypes_));
+      l2_normalize_(prototypes_);
     });
   }
   int64_t form() const override { return (frozen_ ? 1 : 0) + (balances_queue_ ? 2 : 0); }

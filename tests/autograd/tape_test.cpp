@@ -177,6 +177,10 @@ TEST(Tape, InPlaceWritesAreForLeavesInsideNoGrad) {
   EXPECT_EQ(values(x), (Doubles{1, 3}));
   copy_(x, from_host(Doubles{4}, {1}));
   EXPECT_EQ(values(x), (Doubles{4, 4}));
+  const Tensor rows = from_host(Doubles{3, 4, 0, 2, 0, 0}, {3, 2}), want = l2_normalize(rows);
+  l2_normalize_(rows);
+  EXPECT_EQ(values(rows), values(want));
+  EXPECT_NE(message_of<ShapeError>([&] { l2_normalize_(transpose(rows)); }).find("contiguous rows"), std::string::npos);
 }
 
 TEST(Tape, BackwardNamesWhatIsMissing) {
