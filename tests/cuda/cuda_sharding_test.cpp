@@ -55,7 +55,7 @@ std::map<std::string, Tensor> train(comm::ProcessGroup& group, const Training& t
   TrainOptions o;
   o.step.optimizer.name = t.optimizer, o.step.clip_grad_norm = t.clip, o.step.ema = t.ema;
   o.execution.precision = t.precision, o.execution.deterministic = true;
-  o.parallel.strategy = strategy, o.parallel.reducer.bucket_mb = 0.01;
+  o.parallel.strategy.name = strategy, o.parallel.reducer.bucket_mb = 0.01;
   const Objective learn = [&](const Tensors& images, const Labels&) { return taught.outcome(images[0]); };
   Step step(model, t.taught ? learn : cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
   for (int i = 0; i < 2; ++i) {

@@ -24,7 +24,7 @@ inline std::vector<double> weights_after_steps(comm::ProcessGroup& group, bool d
   model.add<nn::Linear>(20, 90).add<nn::ReLU>().add<nn::Linear>(90, 5);
   nn::move_to(model, device);
   TrainOptions o;
-  o.execution.deterministic = deterministic, o.parallel.strategy = "ddp";
+  o.execution.deterministic = deterministic, o.parallel.strategy.name = "ddp";
   Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
   for (int i = 0; i < 3; ++i) {
     manual_seed(uint64_t(10 * i + group.rank()));

@@ -43,7 +43,8 @@ std::set<std::string> files_with(const std::string& name) {
 }
 
 // Words that mean nothing else, so that no other file may have them.
-const std::set<std::string> kUnmistakable = {"nnclr", "dcl", "muon", "bn-splits", "stem-padding", "rest-lr", "doctor"};
+const std::set<std::string> kUnmistakable = {"nnclr",        "dcl",     "muon",   "bn-splits",
+                                             "stem-padding", "rest-lr", "doctor", "shard-within"};
 
 TEST(Contributing, ThingsTakeTheFilesThatItSays) {
   const std::string page = text_of("CONTRIBUTING.md");

@@ -20,13 +20,14 @@ namespace {
 std::string rate_text(double rate) { return rate < 100 ? fmt::format("{:.2f}", rate) : with_commas(int64_t(rate)); }
 
 bool is_step_flag(const Flag& flag) {
-  for (const char* name : {"model",        "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema",
-                           "device",       "threads",    "precision",  "workers",   "json",           "strategy",
-                           "devices",      "gpu-ids",    "transport",  "sync-bn",   "keep-weights",   "share-weights",
-                           "shard-within", "bucket-mb",  "no-overlap", "no-graph"})
+  for (const char* name : {"model", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device",
+                           "threads", "precision", "workers", "json", "strategy", "devices", "gpu-ids", "transport",
+                           "sync-bn", "bucket-mb", "no-overlap", "no-graph"})
     if (flag.name == name) return true;
   return std::ranges::any_of(train_options(), [&](const Option& option) {
-    return option.name == flag.name && option.group.heading() == flag.group && option.group.in_step;
+    const OptionGroup& group = option.group;
+    const bool of_replicas = group.kind == std::string_view("strategy") && find_strategy(group.name).replicas;
+    return option.name == flag.name && group.heading() == flag.group && group.in_step && !of_replicas;
   });
 }
 
@@ -46,7 +47,7 @@ TrainOptions bench_step_options(const Invocation& invocation, TrainOptions optio
     RT_CHECK_AS(UsageError, options.self_supervised() || concerns(option.name, false) || !invocation.flag(option.name),
                 "--", option.name, ": only for self-supervised methods; choose one with --method");
   RT_CHECK_AS(UsageError, !options.parallel.entry().replicas, "bench step: supports only one device per process, not ",
-              options.parallel.strategy);
+              options.parallel.strategy.name);
   return options;
 }
 
@@ -59,8 +60,8 @@ std::vector<Flag> bench_step_flags(const char* model) {
       if (!is_of_methods(flag) && flag.owner.empty()) flag.group = "Benchmark";
       flags.push_back(std::move(flag));
     }
-  std::stable_partition(flags.begin(), flags.end(), [](const Flag& flag) { return !is_of_methods(flag); });
   flags.push_back({"Benchmark", "pixels", "N", "height and width of the images", "the model's own"});
+  std::ranges::stable_partition(flags, [](const Flag& flag) { return flag.group == "Benchmark"; });
   return flags;
 }
 

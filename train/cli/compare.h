@@ -37,6 +37,11 @@ std::vector<Flag> training_flags();  // flags that a comparison passes to its tr
 // Those that were given. Throws UsageError for flags that do not apply to such trainings.
 Invocation training_flags(const Invocation& invocation, Use use);
 
+// Settings of the components of a kind, "method" or "strategy": without those that the named component lacks.
+Invocation own_flags(Invocation invocation, std::string_view kind, const std::string& name);
+// Throws UsageError for one that none of these components has.
+void check_own_flags(const Invocation& invocation, std::string_view kind, const std::vector<std::string>& names);
+
 // Everything except the trainings; flags that are not given have the defaults in `otherwise`. Throws UsageError.
 struct Otherwise {
   std::string strategies, seeds, out;

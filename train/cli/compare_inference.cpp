@@ -111,7 +111,7 @@ constexpr const char* kExplanation =
 int compare_inference(const Invocation& invocation) {
   TrainOptions options;
   apply_flags(options, invocation);
-  options.parallel.strategy = "dp";
+  options.parallel.strategy.name = "dp";
   options = resolve(options);
   const DeviceType type = parse_device(options.execution.device).type;
   RT_CHECK_AS(UsageError, devices_of(options.parallel, type).size() > 1,

@@ -56,27 +56,21 @@ std::vector<int64_t> devices_of(const Invocation& invocation, const TrainOptions
   return list ? numbers_of("devices", *list, 4096) : std::vector{options.parallel.devices};
 }
 
-// Throws UsageError for what the training would refuse, before the first one runs.
-void check(const Contender& training, int ranks) {
-  TrainOptions options = options_of(training);
-  options.execution.device = "cpu";
-  (void)resolve(std::move(options), ranks);
-}
-
 // Adds a row and its training, which has these flags.
 void add_row(Comparison& c, std::vector<MemoryRow>& rows, const std::string& strategy, int64_t devices,
              const Invocation& common, const TrainOptions& options, const Parameters& parameters) {
-  ParallelOptions parallel = options.parallel;
-  parallel.strategy = strategy;
-  const int ranks = parallel.entry().starts_ranks() ? int(devices) : 1;
-  rows.push_back({.strategy = strategy,
-                  .devices = devices,
-                  .formula = model_state_bytes(parameters.size, options.step, parallel, ranks),
-                  .buckets = bucket_bytes(parameters.places, options.step, parallel, ranks)});
-  Contender& t = c.trainings.emplace_back(Contender{concat(strategy, "-", devices), Use::train, common});
+  const int ranks = find_strategy(strategy).starts_ranks() ? int(devices) : 1;
+  Contender& t = c.trainings.emplace_back(
+      Contender{concat(strategy, "-", devices), Use::train, own_flags(common, "strategy", strategy)});
   shorten(t.flags, options, ranks);
   t.flags.flags.emplace_back("strategy", strategy), t.flags.flags.emplace_back("devices", std::to_string(devices));
-  check(t, ranks);
+  TrainOptions own = options_of(t);
+  own.execution.device = "cpu";
+  own = resolve(std::move(own), ranks);  // reports what the training would refuse, before the first one runs
+  rows.push_back({.strategy = strategy,
+                  .devices = devices,
+                  .formula = model_state_bytes(parameters.size, own.step, own.parallel, ranks),
+                  .buckets = bucket_bytes(parameters.places, own.step, own.parallel, ranks)});
 }
 
 constexpr const char* kNotes =
@@ -93,10 +87,11 @@ int compare_memory(const Invocation& invocation) {
   std::erase_if(asked.flags, [](const auto& flag) { return flag.first == "devices"; });
   const Invocation common = training_flags(asked, Use::train);
   TrainOptions options;
-  apply_flags(options, asked);
+  apply_flags(options, own_flags(asked, "strategy", ""));
   const std::string folder = concat("runs/compare-memory-", options.model.name, "-", options.data.set.name);
   Comparison c = comparison_of(invocation, {kMemoryStrategies, "1", folder});
   c.measures = true;
+  check_own_flags(asked, "strategy", c.strategies);
   const std::vector<int64_t> counts = devices_of(invocation, options);
   const Parameters parameters = parameters_of(options);
   std::vector<MemoryRow> rows;

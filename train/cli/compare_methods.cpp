@@ -79,34 +79,6 @@ void check_switches(const Invocation& invocation, const Comparison& c, const std
               "--gather: none of these methods supports it; leave it out");
 }
 
-bool has_setting(const std::string& method, const std::string& name) {
-  return std::ranges::any_of(train_options(),
-                             [&](const Option& option) { return option.name == name && option.group.name == method; });
-}
-
-// Whether the option belongs to methods only.
-bool is_method_option(const std::string& name) {
-  const Option* const option = find_option(name);
-  return option && option->group.kind == std::string_view("method");
-}
-
-// Throws UsageError for an option that none of the methods has.
-void check_settings(const Invocation& invocation, const std::vector<std::string>& methods) {
-  for (const auto& flag : invocation.flags) {
-    const std::string& name = flag.first;
-    const auto has = [&](const std::string& method) { return has_setting(method, name); };
-    RT_CHECK_AS(UsageError, !is_method_option(name) || std::ranges::any_of(methods, has), "--", name,
-                ": none of --methods has this setting");
-  }
-}
-
-// Removes the flags that the method does not have.
-Invocation own_flags(Invocation invocation, const std::string& method) {
-  std::erase_if(invocation.flags,
-                [&](const auto& flag) { return is_method_option(flag.first) && !has_setting(method, flag.first); });
-  return invocation;
-}
-
 // Reads only these flags: others may depend on a method's preset, which has not been read yet.
 int64_t devices_of(const Invocation& invocation) {
   Invocation where;
@@ -118,7 +90,8 @@ int64_t devices_of(const Invocation& invocation) {
 }
 
 Contender training_of(const ComparedMethod& row, const Invocation& common) {
-  Contender out{row.name(), Use::pretrain, own_flags(common, row.method)};
+  Contender out{row.name(), Use::pretrain,
+                own_flags(own_flags(common, "method", row.method), "strategy", row.under.name)};
   const auto word = [](bool on) { return on ? "true" : "false"; };
   auto& flags = out.flags.flags;
   flags.emplace_back("method", row.method);
@@ -143,10 +116,11 @@ int compare_methods(const Invocation& invocation) {
   const int64_t devices = devices_of(asked);
   const Invocation common = training_flags(asked, Use::pretrain);
   const std::vector<std::string> methods = methods_of(invocation);
-  check_settings(asked, methods);
+  check_own_flags(asked, "method", methods);
   const TrainOptions options = options_of(training_of({methods.at(0), {"single", 1, {}}}, common));
   const std::string folder = concat("runs/compare-methods-", options.model.name, "-", options.data.set.name);
   Comparison c = comparison_of(invocation, {"single,ddp", "0", folder});
+  check_own_flags(asked, "strategy", c.strategies);
   check_switches(invocation, c, methods, devices);
   std::vector<Row> rows = rows_of(invocation, c, methods, devices);
   for (const Row& row : rows) {

@@ -13,7 +13,32 @@ namespace {
 const std::set<std::string> kOwn = {"run",    "overwrite",          "resume", "seed",       "strategy",
                                     "method", "gather-distributed", "trace",  "trace-step", "json"};
 
+bool has_setting(const std::string& component, const std::string& name) {
+  return std::ranges::any_of(
+      train_options(), [&](const Option& option) { return option.name == name && option.group.name == component; });
+}
+
+// Whether the option belongs to such components only.
+bool is_of(std::string_view kind, const std::string& name) {
+  const Option* const option = find_option(name);
+  return option && option->group.kind == kind;
+}
+
 }  // namespace
+
+Invocation own_flags(Invocation invocation, std::string_view kind, const std::string& name) {
+  std::erase_if(invocation.flags,
+                [&](const auto& flag) { return is_of(kind, flag.first) && !has_setting(name, flag.first); });
+  return invocation;
+}
+
+void check_own_flags(const Invocation& invocation, std::string_view kind, const std::vector<std::string>& names) {
+  for (const auto& flag : invocation.flags) {
+    const auto has = [&](const std::string& name) { return has_setting(name, flag.first); };
+    RT_CHECK_AS(UsageError, !is_of(kind, flag.first) || std::ranges::any_of(names, has), "--", flag.first,
+                ": none of --", kind == "method" ? "methods" : "strategies", " has this setting");
+  }
+}
 
 std::vector<std::string> words_of(const std::string& flag, const std::string& list) {
   std::vector<std::string> out;

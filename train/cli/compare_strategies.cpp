@@ -22,7 +22,7 @@ static std::string formula(const std::vector<ComparedStrategy>& all, const Train
   std::string out;
   for (const ComparedStrategy& s : all) {
     ParallelOptions parallel;
-    parallel.strategy = s.name;
+    parallel.strategy.name = s.name;
     const int ranks = parallel.entry().starts_ranks() ? int(s.devices) : 1;
     out += concat(out.empty() ? "" : ", ", s.name, " ",
                   megabytes(model_state_bytes({parameters}, options.step, parallel, ranks)));
@@ -33,14 +33,16 @@ static std::string formula(const std::vector<ComparedStrategy>& all, const Train
 int compare_strategies(const Invocation& invocation) {
   const Invocation common = training_flags(invocation, Use::train);
   TrainOptions options;
-  apply_flags(options, invocation);
+  apply_flags(options, own_flags(invocation, "strategy", ""));
   const std::string folder = concat("runs/compare-", options.model.name, "-", options.data.set.name);
   Comparison c = comparison_of(invocation, {default_strategies(), "2,4,42", folder});
+  check_own_flags(common, "strategy", c.strategies);
   std::vector<ComparedStrategy> all;
   for (const std::string& strategy : c.strategies) {
     const int64_t devices = find_strategy(strategy).one_device() ? 1 : options.parallel.devices;
     all.push_back({strategy, devices, {}});
-    Contender& t = c.trainings.emplace_back(Contender{concat(strategy, "-", devices), Use::train, common});
+    Contender& t = c.trainings.emplace_back(
+        Contender{concat(strategy, "-", devices), Use::train, own_flags(common, "strategy", strategy)});
     t.flags.flags.emplace_back("strategy", strategy), t.flags.flags.emplace_back("devices", std::to_string(devices));
   }
   TrainedRuns trained = train_all(c);

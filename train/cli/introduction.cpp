@@ -83,7 +83,7 @@ static std::string ranks_line(const TrainOptions& o, const World& world) {
   const int64_t batch = o.trainer.batch_size, most = part_of(batch, world.size(), 0).size(),
                 least = part_of(batch, world.size(), world.size() - 1).size();
   return concat("ranks  ", world.size(), " over ", world.group().transport().name(), ", ",
-                o.parallel.strategy == "auto" ? "ddp" : o.parallel.strategy, "; each ", least,
+                o.parallel.strategy.name == "auto" ? "ddp" : o.parallel.strategy.name, "; each ", least,
                 most > least ? concat(" or ", most) : "", " images per batch",
                 o.parallel.sync_bn ? "; batch normalisation over all" : "");
 }
@@ -101,7 +101,7 @@ static std::string shards_line(const RunSetup& task, const Trainer& trainer, int
 static std::string replicas_line(const RunSetup& task) {
   std::string names;
   for (const Device device : task.replicas->devices()) names += concat(names.empty() ? "" : ", ", device);
-  return concat("dp     replicas on ", names, task.options.parallel.dp_persistent ? ", kept between steps" : "",
+  return concat("dp     replicas on ", names, task.options.parallel.keeps_replicas() ? ", kept between steps" : "",
                 task.options.parallel.sync_bn ? "; batch normalisation over all" : "",
                 "; running statistics of replica 0");
 }

@@ -6,7 +6,6 @@
 #include <functional>
 #include <numeric>
 
-#include "comm/parallel/sharded_buffers.h"
 #include "nn/nn.h"
 #include "nn/ssl/teacher_weights.h"
 
@@ -25,18 +24,14 @@ int64_t model_state_bytes(ModelSize size, const StepOptions& step, const Paralle
   nn::Linear any(1, 1);
   FlatParameters flat(any);
   const int64_t kept = int64_t(make_optimizer(step.optimizer, flat)->state().size()) + (step.ema > 0);
-  const StrategyEntry& s = parallel.entry();
-  const int64_t all = size.parameters, own = all / ranks, of_weights = s.shards(Sharded::weights) ? ranks : 1;
-  const int64_t within = s.within && !parallel.keep_weights ? parallel.shard_within : 0;
-  return 4 * (all / (parallel.shares_weights() ? ranks : of_weights) +
-              (within > 1 && within < ranks ? (all + size.teacher) / within : 0) +
-              (s.shards(Sharded::gradients) ? own : all) + kept * (s.shards() ? own : all) + size.teacher / of_weights +
-              size.frozen);
+  const RankMemory m = parallel.entry().memory(size, ranks, parallel.strategy.chosen());
+  return 4 * (m.weights + m.gradients + kept * m.state + size.frozen);
 }
 
 int64_t bucket_bytes(std::span<const Part> places, const StepOptions& step, const ParallelOptions& parallel,
                      int ranks) {
-  if (ranks == 1 || !parallel.entry().shards(Sharded::gradients)) return 0;
+  const RankMemory m = parallel.entry().memory({}, ranks, parallel.strategy.chosen());
+  if (ranks == 1 || (m.gradient_buckets == 0 && m.weight_buckets == 0)) return 0;
   std::vector<Part> gradients;
   for (const Part& place : places) gradients.push_back({4 * place.begin, 4 * place.end});
   std::vector<int64_t> buckets;
@@ -46,22 +41,22 @@ int64_t bucket_bytes(std::span<const Part> places, const StepOptions& step, cons
   const auto largest = [&](size_t count) {
     return std::accumulate(buckets.begin(), buckets.begin() + ptrdiff_t(std::min(count, buckets.size())), int64_t{0});
   };
-  const int64_t of_gradients = largest(step.accumulate > 1 ? buckets.size() : comm::Reducer::kMaxOpen);
-  if (!parallel.entry().shards(Sharded::weights)) return of_gradients;
-  return of_gradients + largest(parallel.keep_weights ? buckets.size() : comm::ShardedBuffers::kMaxGathered);
+  const bool all = step.accumulate > 1 && m.gradient_buckets > 0;
+  return largest(all ? RankMemory::kAllBuckets : m.gradient_buckets) + largest(m.weight_buckets);
 }
 
 std::string smaller_strategy(ModelSize size, const StepOptions& step, const ParallelOptions& parallel, int ranks) {
   const int64_t now = model_state_bytes(size, step, parallel, ranks);
+  int64_t least = now;
   std::string smaller;
   for (const StrategyEntry& strategy : strategies()) {
-    if (!strategy.shards() || strategy.within) continue;
+    if (!strategy.shards()) continue;
     if (strategy.shards(Sharded::gradients) && comm::find_reduction(parallel.reducer.reduction.name).needs_all)
       continue;
     ParallelOptions shared;
-    shared.strategy = strategy.name;
+    shared.strategy.name = strategy.name;
     const int64_t then = model_state_bytes(size, step, shared, ranks);
-    if (then < now) smaller += concat(", with --strategy ", strategy.name, " ", megabytes(then));
+    if (then < least) smaller += concat(", with --strategy ", strategy.name, " ", megabytes(least = then));
   }
   if (smaller.empty() || parallel.entry().replicas) return "";
   return concat("; a rank's weights, ", size.teacher > 0 ? "teacher, " : "", "gradients and optimizer take ",

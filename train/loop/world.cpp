@@ -36,7 +36,7 @@ void check_strategy(const ParallelOptions& options, const comm::Job& job, bool l
   RT_CHECK_AS(UsageError, !launched || options.devices == 1 || strategy.replicas || options.devices == job.local_size,
               "--devices ", options.devices, ": a launcher has started ", job.local_size,
               " ranks here; leave the flag out");
-  RT_CHECK_AS(UsageError, grouped || strategy.replicas || options.devices == 1, "--strategy ", options.strategy,
+  RT_CHECK_AS(UsageError, grouped || strategy.replicas || options.devices == 1, "--strategy ", strategy.name,
               ": uses one device, not --devices ", options.devices);
 }
 

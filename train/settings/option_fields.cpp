@@ -104,6 +104,8 @@ void visit(OptionWalk& f, TrainOptions& o) {
   visit(f, o.execution);
   f.group = {"Parallel"};
   visit(f, o.parallel);
+  visit_components(f, {.title = "Strategy", .in_step = true}, "strategy", o.parallel.strategy,
+                   {o.parallel.strategy.name});
   visit_components(f, {"Reduction"}, "gradient-reduction", o.parallel.reducer.reduction,
                    {o.parallel.reducer.reduction.name});
   f.group = {"Callbacks"};

@@ -78,11 +78,11 @@ void check_pretraining(const TrainOptions& o, int ranks) {
 }
 
 static void check_parallel(const ParallelOptions& o, int ranks) {
-  RT_CHECK_AS(UsageError, !o.sync_bn || o.entry().synchronizes(), "--sync-bn: does not support --strategy ", o.strategy,
-              "; use --strategy ddp");
+  RT_CHECK_AS(UsageError, !o.sync_bn || o.entry().synchronizes(), "--sync-bn: does not support --strategy ",
+              o.strategy.name, "; use --strategy ddp");
   const std::string& reduction = o.reducer.reduction.name;
   RT_CHECK_AS(UsageError, !o.entry().shards(Sharded::gradients) || !comm::find_reduction(reduction).needs_all,
-              "--gradient-reduction ", reduction, ": needs whole gradients, which --strategy ", o.strategy,
+              "--gradient-reduction ", reduction, ": needs whole gradients, which --strategy ", o.strategy.name,
               " does not keep; use zero1");
   check_ranks(o, ranks);
   check_shares(o, ranks);

@@ -201,7 +201,7 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
   const RandomState drawn = default_generator().state();
   replicas = std::make_unique<nn::DataParallel>(
       *model, make, devices,
-      nn::DataParallel::Options{options.parallel.dp_persistent, options.parallel.sync_bn,
+      nn::DataParallel::Options{options.parallel.keeps_replicas(), options.parallel.sync_bn,
                                 options.execution.deterministic});
   default_generator().set_state(drawn);
 }

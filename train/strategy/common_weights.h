@@ -7,6 +7,9 @@ namespace ringtape {
 // ends the use of these weights: no tensor of the model is used afterwards.
 class CommonWeights : public ShardedState {
  public:
+  struct Options {  // of zero1 and zero2
+    bool share = false;
+  };
   // Whether the ranks have memory in common.
   static bool possible(const comm::ProcessGroup& group);
   explicit CommonWeights(const PlacementInputs& in) : ShardedState(in, true) {}
@@ -20,5 +23,11 @@ class CommonWeights : public ShardedState {
   int64_t weight_bytes() const override;
   comm::Reducer::Totals traffic() const override { return Placement::traffic(); }
 };
+void visit(Fields& f, CommonWeights::Options& o);
+
+// Of zero1 and zero2; of the former; of the latter.
+std::unique_ptr<Placement> shard_state(const PlacementInputs& in);
+RankMemory memory_with_sharded_state(const ModelSize& size, int ranks, const Settings& settings);
+RankMemory memory_with_sharded_gradients(const ModelSize& size, int ranks, const Settings& settings);
 
 }  // namespace ringtape

@@ -31,39 +31,13 @@ int64_t ParallelOptions::own_devices() const {
   return named > 0 ? named : devices;
 }
 
-// Settings of single strategies.
-static void visit_strategies(Fields& f, ParallelOptions& o) {
-  f("dp-persistent", o.dp_persistent,
-    {.help = "dp, ddp2: keep the replicas and send them only what has changed, instead of everything at each step",
-     .scope = Scope::rank,
-     .may_change = true});
-  f("keep-weights", o.keep_weights,
-    {.help = "fsdp: weights of other ranks stay until the end of a step: less is sent, more memory is needed",
-     .may_change = true});
-  f("share-weights", o.share_weights,
-    {.help = "zero1, zero2: the ranks, which are on one machine, have one copy of the weights in shared memory "
-             "(--transport shm)",
-     .may_change = true});
-  f("shard-within", o.shard_within,
-    {.help = "hsdp: this many consecutive ranks together have all weights in a step and send them to each other",
-     .unit = "N",
-     .range = {1, 1 << 20},
-     .automatic = "the ranks of a machine",
-     .may_change = true});
-  f("shares", o.shares,
-    {.help = "divide each batch into so many fixed parts, which the ranks compute and add in an order of their own: "
-             "the same bits for 1 to N ranks, whichever come and go; 0: one part for each rank",
-     .unit = "N",
-     .range = {0, 4096}});
-}
-
 void visit(Fields& f, ParallelOptions& o) {
-  f("strategy", o.strategy,
+  f("strategy", o.strategy.name,
     {.help = "how the devices divide the work; `ringtape list strategies` says how each does",
      .unit = "NAME",
      .choices = [] { return names_of(strategies()); },
-     .scope = Scope::rank,
-     .may_change = true});
+     .may_change = true,
+     .selects = true});
   f("devices", o.devices,
     {.help = "number of devices of this machine: dp and ddp2 use them in each process; ddp starts one rank per device "
              "unless a launcher has done so",
@@ -84,7 +58,11 @@ void visit(Fields& f, ParallelOptions& o) {
      .scope = Scope::rank,
      .may_change = true});
   f("sync-bn", o.sync_bn, {.help = "batch normalisation uses the samples of all ranks or devices"});
-  visit_strategies(f, o);
+  f("shares", o.shares,
+    {.help = "divide each batch into so many fixed parts, which the ranks compute and add in an order of their own: "
+             "the same bits for 1 to N ranks, whichever come and go; 0: one part for each rank",
+     .unit = "N",
+     .range = {0, 4096}});
   visit(f, o.reducer);
   f("comm-timeout", o.comm_timeout,
     {.help = "maximum seconds to wait for another rank; then the training ends and reports what each rank is doing (a "
@@ -98,7 +76,7 @@ void visit(Fields& f, ParallelOptions& o) {
 
 void check_shares(const ParallelOptions& o, int64_t ranks) {
   if (o.shares == 0) return;
-  RT_CHECK_AS(UsageError, !o.entry().replicas && !o.entry().shards(), "--shares: not with --strategy ", o.strategy,
+  RT_CHECK_AS(UsageError, !o.entry().replicas && !o.entry().shards(), "--shares: not with --strategy ", o.strategy.name,
               "; use ddp");
   RT_CHECK_AS(UsageError, !o.sync_bn,
               "--shares and --sync-bn: a rank computes its shares one after another, so that "
@@ -110,16 +88,14 @@ void check_shares(const ParallelOptions& o, int64_t ranks) {
 
 void check_elastic(const ParallelOptions& o) {
   RT_CHECK_AS(UsageError, o.entry().starts_ranks() && !o.entry().shards(), "--elastic: not with --strategy ",
-              o.strategy, ", whose ranks hold what the others do not have; use ddp");
+              o.strategy.name, ", whose ranks hold what the others do not have; use ddp");
   RT_CHECK_AS(UsageError, o.transport != "mpi",
               "--elastic: not over --transport mpi, which ends all ranks when one "
               "dies; use shm or tcp");
 }
 
 void check_ranks(const ParallelOptions& options, int64_t ranks) {
-  const bool divides = options.shard_within == 0 || ranks % options.shard_within == 0;
-  RT_CHECK_AS(UsageError, divides || !options.entry().within, "--shard-within ", options.shard_within,
-              ": it must divide the number of ranks, ", ranks);
+  if (options.entry().check) options.entry().check(options.strategy.chosen(), ranks);
   const std::string& name = options.transport;
   RT_CHECK_AS(UsageError, ranks == 1 || name == "auto" || !comm::find_transport(name).one_process, "--transport ", name,
               ": between threads of one process, as in bench collectives and dp, but these ranks are processes; use ",

@@ -7,22 +7,18 @@ namespace ringtape {
 
 // The devices of a run, and how they communicate.
 struct ParallelOptions {
-  std::string strategy = "auto";
+  Selection strategy{strategies(), "auto"};
   int64_t devices = 1;
   std::string gpu_ids;
   std::string transport = "auto";
   bool sync_bn = false;
-  bool dp_persistent = false;
-  bool keep_weights = false;   // fsdp: from the forward to the backward pass
-  bool share_weights = false;  // zero1, zero2: one copy of the weights for all ranks
-  int64_t shard_within = 0;    // hsdp: ranks; 0: those of a machine
-  int64_t shares = 0;          // of a batch; 0: one for each rank
+  int64_t shares = 0;  // of a batch; 0: one for each rank
   comm::ReducerOptions reducer;
   double comm_timeout = 600;  // seconds
   ElasticOptions elastic;
 
-  const StrategyEntry& entry() const { return find_strategy(strategy); }
-  bool shares_weights() const { return share_weights && entry().shards() && !entry().shards(Sharded::weights); }
+  const StrategyEntry& entry() const { return find_strategy(strategy.name); }
+  bool keeps_replicas() const { return entry().keeps_replicas && entry().keeps_replicas(strategy.chosen()); }
   std::vector<int> gpus() const;  // the numbers of --gpu-ids; empty: GPUs from 0
   // The number of devices of this process: that of --gpu-ids, else --devices; 1 without replicas.
   int64_t own_devices() const;

@@ -15,6 +15,8 @@ struct PlacementInputs {
   const ParallelOptions& parallel;
   DType precision;         // in which operations compute
   bool undivided = false;  // whether the optimizer needs whole parameters
+
+  template <class Options> const Options& own() const { return parallel.strategy.chosen().as<Options>(); }
 };
 
 // Where the numbers of a training are: which rank holds weights, gradients and the optimizer's state, and what ranks

@@ -4,13 +4,6 @@ namespace ringtape {
 
 namespace {
 
-Gathering gathering(const PlacementInputs& in) {
-  Gathering out{.keeps = in.parallel.keep_weights, .precision = in.precision};
-  if (in.parallel.entry().within)
-    out.within = in.parallel.shard_within > 0 ? int(in.parallel.shard_within) : in.group.transport().context().island;
-  return out;
-}
-
 class Serving : public Placement::Uneven {
  public:
   Serving(comm::ShardedBuffers& weights, const ShardedTeacher* teacher, bool uses) : weights_(weights), uses_(uses) {
@@ -30,10 +23,10 @@ class Serving : public Placement::Uneven {
 
 }  // namespace
 
-ShardedWeights::ShardedWeights(const PlacementInputs& in)
-    : ShardedState(in), weights_(parameters_.hold_own(in.group, *shards_, gathering(in))),
+ShardedWeights::ShardedWeights(const PlacementInputs& in, const Gathering& gathering)
+    : ShardedState(in), weights_(parameters_.hold_own(in.group, *shards_, gathering)),
       teacher_(nn::teacher_of(model_) ? std::make_unique<ShardedTeacher>(*nn::teacher_of(model_), parameters_, *shards_,
-                                                                         *weights_, *group_, gathering(in))
+                                                                         *weights_, *group_, gathering)
                                       : nullptr) {}
 
 std::unique_ptr<FlatParameters::Converted> ShardedWeights::begin_round() {
@@ -98,6 +91,56 @@ comm::Reducer::Totals ShardedWeights::traffic() const {
   add(weights_->totals());
   if (teacher_) add(teacher_->buffer().totals());
   return out;
+}
+
+void visit(Fields& f, ShardedWeights::Options& o) {
+  f("keep-weights", o.keep,
+    {.help = "weights of other ranks stay until the end of a step: less is sent, more memory is needed",
+     .may_change = true});
+}
+
+void visit(Fields& f, ShardedWeights::WithinOptions& o) {
+  visit(f, static_cast<ShardedWeights::Options&>(o));
+  f("shard-within", o.within,
+    {.help = "this many consecutive ranks together have all weights in a step and send them to each other",
+     .unit = "N",
+     .range = {1, 1 << 20},
+     .automatic = "the ranks of a machine",
+     .may_change = true});
+}
+
+std::unique_ptr<Placement> shard_weights(const PlacementInputs& in) {
+  const bool keeps = in.own<ShardedWeights::Options>().keep;
+  return std::make_unique<ShardedWeights>(in, Gathering{.keeps = keeps, .precision = in.precision});
+}
+
+RankMemory memory_with_sharded_weights(const ModelSize& size, int ranks, const Settings& settings) {
+  const bool keeps = settings.as<ShardedWeights::Options>().keep;
+  const int64_t own = size.parameters / ranks;
+  return {.weights = own + size.teacher / ranks,
+          .gradients = own,
+          .state = own,
+          .gradient_buckets = comm::Reducer::kMaxOpen,
+          .weight_buckets = keeps ? RankMemory::kAllBuckets : comm::ShardedBuffers::kMaxGathered};
+}
+
+std::unique_ptr<Placement> shard_weights_within(const PlacementInputs& in) {
+  const auto& o = in.own<ShardedWeights::WithinOptions>();
+  const int within = o.within > 0 ? int(o.within) : in.group.transport().context().island;
+  return std::make_unique<ShardedWeights>(in, Gathering{o.keep, within, in.precision});
+}
+
+RankMemory memory_with_weights_within(const ModelSize& size, int ranks, const Settings& settings) {
+  const auto& o = settings.as<ShardedWeights::WithinOptions>();
+  RankMemory out = memory_with_sharded_weights(size, ranks, ShardedWeights::Options(o));
+  if (!o.keep && o.within > 1 && o.within < ranks) out.weights += (size.parameters + size.teacher) / o.within;
+  return out;
+}
+
+void check_within(const Settings& settings, int64_t ranks) {
+  const int64_t within = settings.as<ShardedWeights::WithinOptions>().within;
+  RT_CHECK_AS(UsageError, within == 0 || ranks % within == 0, "--shard-within ", within,
+              ": it must divide the number of ranks, ", ranks);
 }
 
 }  // namespace ringtape

@@ -8,7 +8,13 @@ namespace ringtape {
 // (fsdp, hsdp). No tensor of the model is used after it.
 class ShardedWeights : public ShardedState {
  public:
-  explicit ShardedWeights(const PlacementInputs& in);
+  struct Options {      // of fsdp
+    bool keep = false;  // weights, from the forward to the backward pass
+  };
+  struct WithinOptions : Options {  // of hsdp: some consecutive ranks together have all weights
+    int64_t within = 0;             // so many; 0: those of a machine
+  };
+  ShardedWeights(const PlacementInputs& in, const Gathering& gathering);
 
   std::unique_ptr<FlatParameters::Converted> begin_round() override;
   std::unique_ptr<Uneven> uneven(int64_t samples, int64_t of_all) override;
@@ -28,5 +34,15 @@ class ShardedWeights : public ShardedState {
   const std::unique_ptr<comm::ShardedBuffers> weights_;
   const std::unique_ptr<ShardedTeacher> teacher_;  // null: the model has none
 };
+void visit(Fields& f, ShardedWeights::Options& o);
+void visit(Fields& f, ShardedWeights::WithinOptions& o);
+
+// Of fsdp.
+std::unique_ptr<Placement> shard_weights(const PlacementInputs& in);
+RankMemory memory_with_sharded_weights(const ModelSize& size, int ranks, const Settings& settings);
+// Of hsdp.
+std::unique_ptr<Placement> shard_weights_within(const PlacementInputs& in);
+RankMemory memory_with_weights_within(const ModelSize& size, int ranks, const Settings& settings);
+void check_within(const Settings& settings, int64_t ranks);
 
 }  // namespace ringtape

@@ -1,26 +1,16 @@
 #include "train/strategy/strategies.h"
 
-#include "core/log.h"
 #include "core/registry.h"
 #include "train/strategy/common_weights.h"
+#include "train/strategy/replicas.h"
 #include "train/strategy/sharded_weights.h"
 
 namespace ringtape {
 
 std::unique_ptr<Placement> place_all(const PlacementInputs& in) { return std::make_unique<Placement>(in); }
 
-static std::unique_ptr<Placement> shard_state(const PlacementInputs& in) {
-  if (!in.parallel.shares_weights()) return std::make_unique<ShardedState>(in);
-  if (CommonWeights::possible(in.group)) return std::make_unique<CommonWeights>(in);
-  if (in.group.rank() == 0)
-    log_warn("--share-weights: ranks over ", in.group.transport().name(),
-             " have no memory in common: each has its "
-             "own copy; --transport shm, on one machine and its CPU, has");
-  return std::make_unique<ShardedState>(in);
-}
-
-static std::unique_ptr<Placement> shard_weights(const PlacementInputs& in) {
-  return std::make_unique<ShardedWeights>(in);
+RankMemory memory_of_all(const ModelSize& size, int, const Settings&) {
+  return {.weights = size.parameters + size.teacher, .gradients = size.parameters, .state = size.parameters};
 }
 
 static std::vector<StrategyEntry>& registered_strategies() {
@@ -28,20 +18,44 @@ static std::vector<StrategyEntry>& registered_strategies() {
   static std::vector<StrategyEntry> all = {
       {.name = "auto", .summary = "ddp, or single with one device"},
       {.name = "single", .summary = "one process, one device", .ranks = one},
-      {.name = "dp", .summary = "this process on several devices", .ranks = one, .replicas = true},
+      {.name = "dp",
+       .summary = "this process on several devices",
+       .settings = ReplicaOptions{},
+       .ranks = one,
+       .replicas = true,
+       .keeps_replicas = keeps_replicas},
       {.name = "ddp", .summary = "one rank for each device"},
       {.name = "zero1",
        .summary = "ddp whose ranks share the optimizer's state",
+       .settings = CommonWeights::Options{},
        .sharded = Sharded::state,
-       .make = shard_state},
-      {.name = "zero2", .summary = "zero1, also the gradients", .sharded = Sharded::gradients, .make = shard_state},
-      {.name = "fsdp", .summary = "zero2, also the weights", .sharded = Sharded::weights, .make = shard_weights},
+       .make = shard_state,
+       .memory = memory_with_sharded_state},
+      {.name = "zero2",
+       .summary = "zero1, also the gradients",
+       .settings = CommonWeights::Options{},
+       .sharded = Sharded::gradients,
+       .make = shard_state,
+       .memory = memory_with_sharded_gradients},
+      {.name = "fsdp",
+       .summary = "zero2, also the weights",
+       .settings = ShardedWeights::Options{},
+       .sharded = Sharded::weights,
+       .make = shard_weights,
+       .memory = memory_with_sharded_weights},
       {.name = "hsdp",
        .summary = "fsdp, with the weights once on each machine",
+       .settings = ShardedWeights::WithinOptions{},
        .sharded = Sharded::weights,
-       .within = true,
-       .make = shard_weights},
-      {.name = "ddp2", .summary = "ddp over processes, dp in each", .ranks = any, .replicas = true},
+       .make = shard_weights_within,
+       .memory = memory_with_weights_within,
+       .check = check_within},
+      {.name = "ddp2",
+       .summary = "ddp over processes, dp in each",
+       .settings = ReplicaOptions{},
+       .ranks = any,
+       .replicas = true,
+       .keeps_replicas = keeps_replicas},
   };
   return all;
 }

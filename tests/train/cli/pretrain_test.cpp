@@ -317,7 +317,7 @@ TEST(PretrainingPlan, OneImageOnEachRankWithSyncBn) {
 // By --gpu-ids as by --devices: a batch is parted among as many devices.
 TEST(PretrainingPlan, CountsTheDevicesThatAreNamed) {
   ParallelOptions p;
-  p.strategy = "dp";
+  p.strategy.name = "dp";
   p.gpu_ids = "2,3,5";
   EXPECT_EQ(p.own_devices(), 3);
   EXPECT_EQ(p.gpus(), (std::vector<int>{2, 3, 5}));
@@ -328,7 +328,7 @@ TEST(PretrainingPlan, CountsTheDevicesThatAreNamed) {
   p.gpu_ids.clear();
   EXPECT_EQ(p.own_devices(), 2);
   EXPECT_TRUE(p.gpus().empty());
-  p.strategy = "ddp";  // one in each process
+  p.strategy.name = "ddp";  // one in each process
   EXPECT_EQ(p.own_devices(), 1);
   for (const char* list : {",", "0,", "1,x", "-1", "64"}) {
     p.gpu_ids = list;
@@ -339,7 +339,7 @@ TEST(PretrainingPlan, CountsTheDevicesThatAreNamed) {
   o.method.name = "moco";
   test::set(o, {{"bn-splits", "10"}, {"queue", "60"}});
   o.trainer.batch_size = 30;
-  o.parallel.strategy = "dp";
+  o.parallel.strategy.name = "dp";
   check_pretraining(o, 1);
   o.parallel.gpu_ids = "0,1";
   EXPECT_MENTIONS(test::message_of<UsageError>([&] { check_pretraining(o, 1); }),

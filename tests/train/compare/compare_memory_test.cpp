@@ -105,6 +105,8 @@ TEST_F(CompareMemoryCommand, SaysWhatIsWrong) {
   expect_error("--devices 2,2", 2, "--devices 2,2: expected different values, separated by commas");
   expect_error("--strategies zero4", 2, "--strategies: unknown strategy 'zero4'");
   expect_error("--gradient-reduction powersgd", 2, "powersgd: needs whole gradients, which --strategy zero2 does not");
+  expect_error("--strategies ddp,zero1 --keep-weights", 2, "--keep-weights: none of --strategies has this setting");
+  expect_error("--devices 4 --strategies hsdp --shard-within 3", 2, "it must divide the number of ranks, 4");
   expect_error("--seeds 1", 2, "--seeds: memory does not depend on it; leave it out");
   EXPECT_FALSE(fs::exists(folder_ / "r"));
 }

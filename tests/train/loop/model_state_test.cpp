@@ -32,7 +32,7 @@ TrainOptions options_of(const std::string& optimizer, const std::string& momentu
   TrainOptions o;
   o.step.optimizer.name = optimizer, o.step.ema = ema;
   test::set(o, {{"momentum", momentum}});
-  o.parallel.strategy = strategy;
+  o.parallel.strategy.name = strategy;
   o.parallel.reducer.bucket_mb = 0.25;  // four layers
   return o;
 }
@@ -63,7 +63,8 @@ TEST(ModelState, IsThatOfItsFormula) {
       for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp", "hsdp", "zero2 --share-weights"})
         for (const int ranks : {1, 2, 4}) {
           TrainOptions o = options_of(optimizer, momentum, ema, std::string(strategy).substr(0, 5));
-          o.parallel.shard_within = std::max(ranks / 2, 1), o.parallel.share_weights = std::strlen(strategy) > 5;
+          test::set(o, {{"shard-within", std::to_string(std::max(ranks / 2, 1))},
+                        {"share-weights", std::strlen(strategy) > 5 ? "true" : "false"}});
           const auto formula = double(model_state_bytes({parameters}, o.step, o.parallel, ranks));
           const std::vector<int64_t> states = states_of(ranks, o);
           const std::string what = concat(optimizer, " ", momentum, ", ema ", ema, ", ", strategy, " ", ranks);
@@ -79,7 +80,8 @@ TEST(ModelState, BucketsComeBesideIt) {
   constexpr int64_t kBucket = 4 * 4 * 128 * 128;
   const auto bytes = [&](const char* strategy, int ranks, bool keep_weights = false, int64_t accumulate = 1) {
     TrainOptions o = options_of("adam", "0.9", 0, strategy);
-    o.parallel.keep_weights = keep_weights, o.step.accumulate = accumulate;
+    test::set(o, {{"keep-weights", keep_weights ? "true" : "false"}});
+    o.step.accumulate = accumulate;
     return bucket_bytes(places, o.step, o.parallel, ranks);
   };
   EXPECT_EQ(bytes("ddp", 4), 0);
@@ -96,7 +98,7 @@ TEST(ModelState, NamesTheStrategiesThatNeedLess) {
   StepOptions step;
   step.optimizer.name = "adam";
   ParallelOptions parallel;
-  parallel.strategy = "ddp";
+  parallel.strategy.name = "ddp";
   EXPECT_EQ(model_state_bytes({44'700'000}, step, parallel, 4), 715'200'000);
   EXPECT_EQ(smaller_strategy({44'700'000}, step, parallel, 4),
             "; a rank's weights, gradients and optimizer take 715.2 MB, with --strategy zero1 447.0 MB, "
@@ -105,11 +107,11 @@ TEST(ModelState, NamesTheStrategiesThatNeedLess) {
             "; a rank's weights, teacher, gradients and optimizer take 894.0 MB, with --strategy zero1 625.8 MB, "
             "with --strategy zero2 491.7 MB, with --strategy fsdp 223.5 MB");
   EXPECT_EQ(smaller_strategy({44'700'000}, step, parallel, 1), "");
-  parallel.strategy = "fsdp";
+  parallel.strategy.name = "fsdp";
   EXPECT_EQ(smaller_strategy({44'700'000}, step, parallel, 4), "");
-  parallel.strategy = "dp";
+  parallel.strategy.name = "dp";
   EXPECT_EQ(smaller_strategy({44'700'000}, step, parallel, 1), "");
-  parallel.strategy = "ddp", step.optimizer.name = "sgd", step.optimizer.of("sgd").as<Sgd::Options>().momentum = 0;
+  parallel.strategy.name = "ddp", step.optimizer.name = "sgd", step.optimizer.of("sgd").as<Sgd::Options>().momentum = 0;
   EXPECT_MENTIONS(smaller_strategy({1000}, step, parallel, 2), "with --strategy zero2");
   EXPECT_EQ(smaller_strategy({1000}, step, parallel, 2).find("zero1"), std::string::npos);
 }

@@ -40,7 +40,7 @@ TrainOptions options_of(const std::string& method, const std::string& model, con
                 {"momentum-encoder-end", "1"},
                 {"weight-decay", "0.01"}});
   o.execution.deterministic = true;
-  o.parallel.strategy = strategy, o.parallel.reducer.bucket_mb = 0.004;
+  o.parallel.strategy.name = strategy, o.parallel.reducer.bucket_mb = 0.004;
   return o;
 }
 
@@ -80,7 +80,8 @@ struct Training {
     TrainOptions o = options_of(method, model, strategy);
     if (last < kBatch) test::set(o, {{"projection-norm", "none"}, {"prediction-norm", "none"}});
     o.step.clip_grad_norm = clip, o.step.ema = ema, o.step.accumulate = accumulate;
-    o.execution.precision = precision, o.parallel.sync_bn = sync_bn, o.parallel.keep_weights = keeps;
+    o.execution.precision = precision, o.parallel.sync_bn = sync_bn;
+    test::set(o, {{"keep-weights", keeps ? "true" : "false"}});
     o.evaluation.online_probe = probe;
     const auto net = make(o, dtype, 5);
     if (sync_bn) nn::synchronize_batch_norm(*net, &group);
@@ -178,7 +179,8 @@ struct Gathered {
 };
 Gathered gathered_by_two_steps(comm::ProcessGroup& group, bool keeps, bool follows) {
   TrainOptions o = options_of("byol", "mlp", "fsdp");
-  o.parallel.keep_weights = keeps, o.parallel.reducer.bucket_mb = 1e-6;
+  test::set(o, {{"keep-weights", keeps ? "true" : "false"}});
+  o.parallel.reducer.bucket_mb = 1e-6;
   const auto net = make(o, DType::f32, 5);
   Step step(*net, loss_of(*net, nullptr), o.step, o.execution, group, o.parallel);
   const auto now = [&] {

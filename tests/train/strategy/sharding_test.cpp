@@ -82,9 +82,10 @@ struct Training {
     if (optimizer == "sgd") test::set(o, {{"momentum", "0.9"}, {"nesterov", "true"}});
     o.step.clip_grad_norm = clip, o.step.ema = ema, o.step.accumulate = accumulate;
     o.execution.precision = precision, o.execution.deterministic = true;
-    o.parallel.strategy = strategy.substr(0, strategy.find(' ')), o.parallel.share_weights = shares(strategy);
+    o.parallel.strategy.name = strategy.substr(0, strategy.find(' '));
     o.parallel.reducer.bucket_mb = 0.03, o.parallel.reducer.reduction.name = reduction;
-    o.parallel.shard_within = group.size() > 2 && group.size() % 2 == 0 ? group.size() / 2 : 1;  // of hsdp
+    const int within = group.size() > 2 && group.size() % 2 == 0 ? group.size() / 2 : 1;
+    test::set(o, {{"shard-within", std::to_string(within)}, {"share-weights", shares(strategy) ? "true" : "false"}});
     const auto objective = [&](const Tensors& images, const Labels& labels) -> Outcome {
       Tensor logits = net.outputs(images[0], group.rank() == 1);
       for (int view = 1; view < views; ++view) logits = logits + net.outputs(images[0] * 0.5, false);
@@ -196,7 +197,7 @@ int64_t peak_of(const std::string& strategy, int64_t& state, int64_t& formula) {
     nn::Sequential model;
     for (int i = 0; i < 16; ++i) model.add<nn::Linear>(256, 256);
     TrainOptions o;
-    o.step.ema = 0.9, o.parallel.strategy = strategy, o.parallel.reducer.bucket_mb = 0.25;
+    o.step.ema = 0.9, o.parallel.strategy.name = strategy, o.parallel.reducer.bucket_mb = 0.25;
     Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
     for (int i = 0; i < 2; ++i) step.run(ones({1, 256}), zeros({1}, DType::i64), 0.1, {}, {2});
     here.arrive_and_wait();
@@ -237,7 +238,8 @@ TEST(Sharding, GathersHalfTheBytesInHalfThePrecision) {
         for (int64_t i = 0; i < kLayers; ++i) model.add<nn::Linear>(kWidth, kWidth);
         TrainOptions o;
         o.execution.precision = precision;
-        o.parallel.strategy = "fsdp", o.parallel.keep_weights = keeps, o.parallel.reducer.bucket_mb = 1e-3;
+        o.parallel.strategy.name = "fsdp", o.parallel.reducer.bucket_mb = 1e-3;
+        test::set(o, {{"keep-weights", keeps ? "true" : "false"}});
         Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
         for (int64_t i = 0; i < kSteps; ++i) step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {4});
         gathered = step.placement().gathered_weights()->totals().bytes;
@@ -262,7 +264,8 @@ TEST(Sharding, GathersBetweenGroupsOnceInAStep) {
       nn::Sequential model;
       for (int64_t i = 0; i < kLayers; ++i) model.add<nn::Linear>(kWidth, kWidth);
       TrainOptions o;
-      o.parallel.strategy = "hsdp", o.parallel.shard_within = machine == 1 ? 2 : 0;
+      o.parallel.strategy.name = "hsdp";
+      if (machine == 1) test::set(o, {{"shard-within", "2"}});
       o.parallel.reducer.bucket_mb = 1e-3;
       Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
       for (int64_t i = 0; i < kSteps; ++i) step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {8});
@@ -278,6 +281,16 @@ TEST(Sharding, GathersBetweenGroupsOnceInAStep) {
   }
 }
 
+TEST(Sharding, ARankWithAnotherStrategyIsNamed) {
+  const std::string cause = on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+    nn::Linear model(4, 4);
+    TrainOptions o;
+    o.parallel.strategy.name = group.rank() == 1 ? "zero1" : "ddp";
+    const Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
+  });
+  EXPECT_MENTIONS(cause, "the parameters differ: rank 1 has 'sums in shards");
+}
+
 // However large a tensor is: 134 MB here.
 TEST(Sharding, WritesAndReadsFilesInSmallParts) {
   std::barrier here(2);
@@ -286,7 +299,7 @@ TEST(Sharding, WritesAndReadsFilesInSmallParts) {
     nn::Sequential model;
     model.add<nn::Linear>(4096, 8192);
     TrainOptions o;
-    o.step.optimizer.name = "sgd", o.parallel.strategy = "zero1";
+    o.step.optimizer.name = "sgd", o.parallel.strategy.name = "zero1";
     test::set(o, {{"momentum", "0.9"}});
     Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
     reset_peak_memory({});
