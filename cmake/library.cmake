@@ -58,6 +58,10 @@ foreach(folder core kernels autograd comm nn train)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ringtape COMPONENT development
           FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 endforeach()
+# The pages, with their examples, and the recipes, in the places of the tree, so that their links hold.
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(DIRECTORY docs configs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program
+        REGEX "/docs/([^/]*\\.py|Doxyfile)$" EXCLUDE)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ringtape)
 install(EXPORT ringtape FILE ringtapeTargets.cmake NAMESPACE ringtape:: DESTINATION ${package} COMPONENT development)
 if(RINGTAPE_STATIC)

@@ -38,7 +38,8 @@ done
 both=$(comm -12 "$work/ringtape" "$work/ringtape-dev")
 [[ ! $both ]] || die "both packages have $both"
 has ringtape '^./usr/bin/ringtape$' 'lib/[^/]*/libringtape\.so\.[0-9.]*$' '/man1/ringtape\.1\.gz$' \
-  '/doc/ringtape/copyright$'
+  '/doc/ringtape/copyright$' '/doc/ringtape/docs/tutorial\.md$' '/doc/ringtape/docs/examples/02_mlp\.cpp$' \
+  '/doc/ringtape/configs/fine_tune\.toml$'
 has ringtape-dev '^./usr/include/ringtape/nn/nn\.h$' '/libringtape\.so$' '/libringtape\.a$' '/ringtapeConfig\.cmake$' \
   '/pkgconfig/ringtape\.pc$'
 own='bin/ringtape$|include/ringtape/|lib/[^/]+/(libringtape\.|cmake/ringtape/|pkgconfig/ringtape\.pc$)'

@@ -62,7 +62,13 @@ LD_LIBRARY_PATH=$(pkg-config --variable=libdir ringtape) quietly \
   cmake "-DPROGRAM=$work/own_op" "-DSOURCE=$root/docs/examples/05_own_op.cpp" -P docs/examples/check.cmake
 echo "pkg-config: a program builds and runs"
 quietly "$prefix/bin/ringtape" doctor
-echo "the installed program runs"
+(cd "$work" && quietly "$prefix/bin/ringtape" train --preset shapes_mlp --max-steps 1 --limit-eval-batches 1)
+echo "the installed program runs, and knows its recipes"
+doc=$prefix/share/doc/ringtape
+for file in README.md docs/tutorial.md docs/examples/02_mlp.cpp configs/fine_tune.toml configs/ssl/corrected.toml; do
+  [[ -s $doc/$file ]] || die "not installed: share/doc/ringtape/$file"
+done
+[[ ! $(find "$doc" -name Doxyfile) ]] || die "installed, but of no use: Doxyfile"
 
 if $sources; then
   own=("-DRINGTAPE_SOURCE=$root" -DRINGTAPE_ISAS=best -DRINGTAPE_CUDA=OFF -DCMAKE_UNITY_BUILD=ON)

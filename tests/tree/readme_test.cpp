@@ -33,7 +33,7 @@ TEST(Readme, ShowsFlagsThatThereAre) {
   std::set<std::string> known = {"--config",      "--nnodes",      "--node-rank",
                                  "--master-addr", "--master-port", "--max-restarts"};
   for (const char* flag : {"--strategies", "--seeds", "--out", "--inference", "--memory", "--batch-sizes", "--methods",
-                           "--gather", "--preset", "--protocol", "--help", "--help-all"})
+                           "--gather", "--preset", "--vary", "--protocol", "--help", "--help-all"})
     known.insert(flag);
   for (const Option& option : train_options()) known.insert(concat("--", option.name));
   const std::string text = text_of("docs/data-parallel.md") + text_of("docs/self-supervised.md");

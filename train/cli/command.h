@@ -32,9 +32,11 @@ struct Command {
   std::string usage;    // the rest of the usage line: "RUN|FILE [FLAGS]"
   std::vector<std::string> examples;
   std::vector<Flag> flags;
-  size_t positionals = 0;      // the maximum
-  bool takes_command = false;  // takes a command after "--"
-  bool meets = false;          // its ranks wait for each other
+  std::vector<std::string> usual = {};  // the flags that --help shows, in this order; none: all without an owner
+  std::string see = "";                 // the end of the help: other commands
+  size_t positionals = 0;               // the maximum
+  bool takes_command = false;           // takes a command after "--"
+  bool meets = false;                   // its ranks wait for each other
   // What flags are if they are not given, in place of Flag::fallback, by name.
   std::function<std::map<std::string, std::string>(const Invocation&)> defaults = {};
   std::function<int(const Invocation&)> run = {};  // returns the exit code; throws for errors
@@ -48,6 +50,7 @@ Command embed_command();
 Command predict_command();
 Command export_command();
 Command view_command();
+Command runs_command();
 Command bench_step_command();
 Command bench_tune_command();
 Command bench_collectives_command();

@@ -7,6 +7,7 @@
 #include "nn/ssl/method.h"
 #include "train/run/time_left.h"
 #include "train/run/time_text.h"
+#include "train/settings/presets.h"
 
 namespace ringtape::cli {
 
@@ -66,8 +67,9 @@ std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& in
   return notes;
 }
 
-Given recipe_of(const Invocation& invocation) {
+Given recipe_of(const Invocation& invocation, Use use) {
   const std::string *const preset = invocation.flag("preset"), *const method = invocation.flag("method");
+  if (use == Use::train) return preset ? read_preset(*preset) : Given{};
   if (!preset && invocation.flag("config")) return {};
   if (!method) {
     std::string known;
@@ -75,6 +77,19 @@ Given recipe_of(const Invocation& invocation) {
     throw UsageError("--method: expected one of " + known);
   }
   return read_preset(preset ? std::optional(*preset) : std::nullopt, *method);
+}
+
+std::vector<Flag> recipe_flags(Use use) {
+  std::string names, fallback = kDefaultPreset;
+  if (use != Use::pretrain) names += ":" + preset_names(false);
+  if (use == Use::train) fallback.clear();
+  else names += concat(use == Use::pretrain ? ":" : "; of methods:", preset_names(true));
+  if (use == Use::either) fallback = concat("of methods ", fallback);
+  return {{"Run", "preset", "NAME", "recipe to start from; flags override it" + names, fallback},
+          {"Run", "config", "FILE",
+           concat("TOML file of the settings above, one per line: batch-size = 64; flags override it",
+                  use == Use::pretrain ? "; without --preset it replaces the recipe" : ""),
+           ""}};
 }
 
 std::string percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }

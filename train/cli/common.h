@@ -18,9 +18,11 @@ std::vector<Flag> option_flags(Use use);
 // Applies what earlier sources give, then --config, then the flags. Returns notes for the user, one line each.
 std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& invocation,
                                      std::vector<Given> earlier = {});
-// For self-supervised runs: the recipe of --preset, or the default one if there is neither --preset nor --config.
+// The recipe of --preset; without it, for self-supervised runs the default one if there is no --config, else nothing.
 // Throws UsageError.
-Given recipe_of(const Invocation& invocation);
+Given recipe_of(const Invocation& invocation, Use use);
+// The flags that name a recipe or a file with settings.
+std::vector<Flag> recipe_flags(Use use);
 
 // The number of a flag, in [low, high]; `fallback` if the flag is not given. Throws UsageError.
 template <class T> T number_flag(const Invocation& invocation, const std::string& name, T low, T high, T fallback) {

@@ -1,6 +1,6 @@
 #pragma once
 #include "train/cli/common.h"
-#include "train/compare/finished_run.h"
+#include "train/compare/table.h"
 #include "train/io/json.h"
 
 namespace ringtape::cli {
@@ -18,6 +18,18 @@ struct Contender {
 };
 
 TrainOptions options_of(const Contender& training);  // the options of a new run; throws UsageError
+// The same, of one with this combination; `ranks`: the processes, if they are known. Also throws UsageError for what
+// the training would refuse before it begins.
+TrainOptions checked_options(const Contender& training, const Combination& settings, std::optional<int> ranks = {});
+
+// A sweep: all combinations of the values of --vary; without the flag an empty one. Throws UsageError.
+std::vector<Combination> combinations_of(const Invocation& invocation);
+// The flags with those of a combination.
+Invocation with(Invocation flags, const Combination& settings);
+// Values as the settings of a run have them: 0.001 for 1e-3.
+Combination values_in(const TrainOptions& options, Combination settings);
+std::string folder_of(const Combination& settings);     // "lr-0.001-hidden-32-"
+std::string varied_names(const Combination& settings);  // "lr-hidden-"
 
 // What to run, and where to write the results.
 struct Comparison {
@@ -29,6 +41,7 @@ struct Comparison {
   bool measures = false;
   std::string command;  // as typed
 
+  void add(Contender training);    // throws UsageError if there is one of its name
   std::string seeds_text() const;  // "Seed 0", "Mean ± standard deviation over the seeds 2, 4"
 };
 
@@ -55,11 +68,15 @@ struct TrainedRuns {
 };
 TrainedRuns train_all(const Comparison& comparison);
 
-// The result: compare.md and compare.json, with a plot also compare.svg and the report, and the printed text.
+// The result: compare.md, compare.csv and compare.json, with a plot also compare.svg and the report, and the printed
+// text.
 struct Findings {
-  std::string title, table, notes, plot = "";  // Markdown; SVG
+  std::string title;
+  Table table;
+  std::string notes, plot = "";  // Markdown; SVG
 };
-void write_findings(const Comparison& comparison, const Findings& findings, Json json);
+// `key`: of the table's rows in the JSON.
+void write_findings(const Comparison& comparison, const Findings& findings, const std::string& key, Json json);
 std::string title_of(const TrainOptions& options);  // "resnet18 on cifar10, 2 epochs"
 
 // `compare` without these flags, with --methods, with --inference, and with --memory.

@@ -64,9 +64,7 @@ void add_row(Comparison& c, std::vector<MemoryRow>& rows, const std::string& str
       Contender{concat(strategy, "-", devices), Use::train, own_flags(common, "strategy", strategy)});
   shorten(t.flags, options, ranks);
   t.flags.flags.emplace_back("strategy", strategy), t.flags.flags.emplace_back("devices", std::to_string(devices));
-  TrainOptions own = options_of(t);
-  own.execution.device = "cpu";
-  own = resolve(std::move(own), ranks);  // reports what the training would refuse, before the first one runs
+  const TrainOptions own = checked_options(t, {}, ranks);
   rows.push_back({.strategy = strategy,
                   .devices = devices,
                   .formula = model_state_bytes(parameters.size, own.step, own.parallel, ranks),
@@ -107,7 +105,8 @@ int compare_memory(const Invocation& invocation) {
   const int64_t all = parameters.size.parameters + parameters.size.frozen;
   const std::string title = fmt::format("memory of {} with {}, {:.1f} M parameters", options.model.name,
                                         options.step.optimizer.name, double(all) / 1e6);
-  write_findings(c, {title, memory_table(rows), kNotes}, {{"parameters", all}, {"memory", memory_json(rows)}});
+  write_findings(c, {title, memory_table(rows), kNotes}, "memory",
+                 {{"parameters", all}, {"memory", memory_json(rows)}});
   return 0;
 }
 

@@ -40,9 +40,9 @@ struct Row {
 
 bool has_ranks(const std::string& strategy) { return find_strategy(strategy).starts_ranks(); }
 
-// Sorted by method, so that runs whose times are compared follow each other.
+// Sorted by method, so that runs whose times are compared follow each other; each row with each combination.
 std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods,
-                         int64_t devices) {
+                         const std::vector<Combination>& combinations, int64_t devices) {
   const std::vector<bool> sync_bn = states_of(invocation, "sync-bn", "both"),
                           gather = states_of(invocation, "gather", "on"), off = {false};
   std::vector<Row> out;
@@ -56,7 +56,10 @@ std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, cons
         for (size_t k = 0; k < (gathers ? gather.size() : 1); ++k) {
           ComparedMethod row{method, {strategy, entry.one_device() ? 1 : devices, {}}, syncs[j]};
           if (gathers) row.gather = gather[k];
-          out.push_back({row, 4 * i + 2 * j + k});
+          for (const Combination& settings : combinations) {
+            row.under.settings = settings;
+            out.push_back({row, 4 * i + 2 * j + k});
+          }
         }
     }
   return out;
@@ -79,6 +82,17 @@ void check_switches(const Invocation& invocation, const Comparison& c, const std
               "--gather: none of these methods supports it; leave it out");
 }
 
+// Throws UsageError for a setting that varies but that one of the methods does not have.
+void check_varies(const Combination& settings, const std::vector<std::string>& methods) {
+  for (const auto& setting : settings)
+    for (const std::string& method : methods) {
+      Invocation one;
+      one.flags = {setting};
+      RT_CHECK_AS(UsageError, !own_flags(one, "method", method).flags.empty(), "--vary ", setting.first, ": ", method,
+                  " does not have this setting; leave the method out");
+    }
+}
+
 // Reads only these flags: others may depend on a method's preset, which has not been read yet.
 int64_t devices_of(const Invocation& invocation) {
   Invocation where;
@@ -89,20 +103,23 @@ int64_t devices_of(const Invocation& invocation) {
   return out.parallel.devices;
 }
 
-Contender training_of(const ComparedMethod& row, const Invocation& common) {
-  Contender out{row.name(), Use::pretrain,
-                own_flags(own_flags(common, "method", row.method), "strategy", row.under.name)};
+// Writes the values of the row's settings as its run has them.
+Contender training_of(ComparedMethod& row, const Invocation& common) {
+  const Invocation whole = own_flags(with(common, row.under.settings), "method", row.method);
+  Contender out{"", Use::pretrain, own_flags(whole, "strategy", row.under.name)};
   const auto word = [](bool on) { return on ? "true" : "false"; };
   auto& flags = out.flags.flags;
   flags.emplace_back("method", row.method);
   flags.emplace_back("strategy", row.under.name), flags.emplace_back("devices", std::to_string(row.under.devices));
   flags.emplace_back("sync-bn", word(row.sync_bn));
   if (nn::find_method(row.method).gathers()) flags.emplace_back("gather-distributed", word(row.gather.value_or(false)));
+  row.under.settings = values_in(checked_options(out, row.under.settings), row.under.settings);
+  out.name = folder_of(row.under.settings) + row.name();
   return out;
 }
 
-std::string notes_of(const Comparison& c, const std::string& protocol) {
-  return concat(c.seeds_text(), ". Accuracy: ", protocol,
+std::string notes_of(const Comparison& c, const std::vector<ComparedMethod>& all) {
+  return concat(c.seeds_text(), ". Accuracy: ", protocol_of(all),
                 ". Time: training and kNN, all epochs; per epoch: training only. ",
                 "Speed-up: time of the same method with single, divided by this time. ",
                 "Peak: memory of tensors, maximum over the devices. Gather -: not supported by the method.");
@@ -117,25 +134,26 @@ int compare_methods(const Invocation& invocation) {
   const Invocation common = training_flags(asked, Use::pretrain);
   const std::vector<std::string> methods = methods_of(invocation);
   check_own_flags(asked, "method", methods);
-  const TrainOptions options = options_of(training_of({methods.at(0), {"single", 1, {}}}, common));
-  const std::string folder = concat("runs/compare-methods-", options.model.name, "-", options.data.set.name);
-  Comparison c = comparison_of(invocation, {"single,ddp", "0", folder});
+  const std::vector<Combination> combinations = combinations_of(invocation);
+  check_varies(combinations[0], methods);
+  Comparison c = comparison_of(invocation, {"single,ddp", "0", ""});
   check_own_flags(asked, "strategy", c.strategies);
   check_switches(invocation, c, methods, devices);
-  std::vector<Row> rows = rows_of(invocation, c, methods, devices);
-  for (const Row& row : rows) {
-    c.trainings.push_back(training_of(row.compared, common));
-    (void)options_of(c.trainings.back());  // reports errors of any training before the first one runs
-  }
+  std::vector<Row> rows = rows_of(invocation, c, methods, combinations, devices);
+  for (Row& row : rows) c.add(training_of(row.compared, common));
+  const TrainOptions options = options_of(c.trainings[0]);
+  if (c.out.empty())
+    c.out =
+        concat("runs/compare-methods-", varied_names(combinations[0]), options.model.name, "-", options.data.set.name);
   TrainedRuns trained = train_all(c);
   if (trained.stopped) return trained.stopped;
   for (size_t i = 0; i < rows.size(); ++i) rows[i].compared.under.runs = std::move(trained.runs[i]);
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.group < b.group; });
   std::vector<ComparedMethod> all;
   for (Row& row : rows) all.push_back(std::move(row.compared));
-  const std::string title = title_of(options), protocol = protocol_of(all);
-  write_findings(c, {title, methods_table(all), notes_of(c, protocol), methods_plot(all, title)},
-                 {{"protocol", protocol}, {"methods", methods_json(all)}});
+  const std::string title = title_of(options);
+  write_findings(c, {title, methods_table(all), notes_of(c, all), methods_plot(all, title)}, "methods",
+                 {{"protocol", protocol_of(all)}, {"methods", methods_json(all)}});
   return 0;
 }
 

@@ -62,6 +62,12 @@ std::vector<int64_t> numbers_of(const std::string& flag, const std::string& list
   return out;
 }
 
+void Comparison::add(Contender training) {
+  RT_CHECK_AS(UsageError, std::ranges::count(trainings, training.name, &Contender::name) == 0,
+              "--vary: ", training.name, " is there twice; expected different values");
+  trainings.push_back(std::move(training));
+}
+
 std::string Comparison::seeds_text() const {
   std::string all;
   for (const std::string& seed : seeds) all += (all.empty() ? "" : ", ") + seed;
@@ -85,7 +91,7 @@ Invocation training_flags(const Invocation& invocation, Use use) {
   for (const auto& [name, value] : invocation.flags) {
     const bool without_labels = use == Use::pretrain;
     const Option* const option = find_option(name);
-    const bool of_methods = option ? !concerns(name, false) : name == "preset" || name == "gather";
+    const bool of_methods = option ? !concerns(name, false) : name == "gather";
     RT_CHECK_AS(UsageError, !of_methods || without_labels, "--", name,
                 ": only for self-supervised methods; choose them with --methods");
     RT_CHECK_AS(UsageError, !without_labels || !option || concerns(name, true), "--", name,

@@ -36,12 +36,12 @@ Run run_of(const Comparison& c, const Contender& training, const std::string& se
   return r;
 }
 
-// The options that the flags ask for, given those of the existing run. A preset also sets all options that it does not
-// name to their defaults.
+// The options that the flags ask for, given those of the existing run. A preset of methods also sets all options that
+// it does not name to their defaults.
 TrainOptions wanted_options(const Contender& training, const Given& config, const TrainOptions& there) {
   TrainOptions out;
   if (training.use == Use::pretrain) out = options_of(training);
-  else apply_flags(out, training.flags, {config});
+  else apply_flags(out, training.flags, {config, recipe_of(training.flags, training.use)});
   if (out.trainer.batch_size_per_rank > 0) out.trainer.batch_size = there.trainer.batch_size;
   out.execution.seed = there.execution.seed;  // the seed in the run's name
   if (out.execution.precision.empty()) out.execution.precision = there.execution.precision;
@@ -102,9 +102,7 @@ int run_one(const Comparison& c, const Run& r) {
 
 TrainOptions options_of(const Contender& training) {
   TrainOptions out;
-  std::vector<Given> recipe;
-  if (training.use == Use::pretrain) recipe.push_back(recipe_of(training.flags));
-  apply_flags(out, training.flags, recipe);
+  apply_flags(out, training.flags, {recipe_of(training.flags, training.use)});
   return out;
 }
 
@@ -139,23 +137,27 @@ TrainedRuns train_all(const Comparison& c) {
   return out;
 }
 
-void write_findings(const Comparison& c, const Findings& f, Json rows) {
+void write_findings(const Comparison& c, const Findings& f, const std::string& key, Json rows) {
   Json json{{"title", f.title}, {"command", c.command}};
   json.update(rows);
   const bool drawn = !f.plot.empty();
-  const std::string page = concat("# ", f.title, "\n\n", f.table, "\n", f.notes, "\n\n    ", c.command, "\n",
+  const std::string table = f.table.markdown();
+  const std::string page = concat("# ", f.title, "\n\n", table, "\n", f.notes, "\n\n    ", c.command, "\n",
                                   drawn ? "\n![by epoch](compare.svg)\n" : "");
   write_file(c.out + "/compare.md", page);
   write_file(c.out + "/compare.json", json.text(2) + "\n");
+  write_file(c.out + "/compare.csv", flat_table(json[key]).csv());
   if (drawn) write_file(c.out + "/compare.svg", f.plot);
   if (c.json) std::printf("%s\n", json.text().c_str());
-  say(c, concat("\n", f.table, "\n", f.notes, "\nwrote ", c.out, "/compare.md",
+  say(c, concat("\n", table, "\n", f.notes, "\nwrote ", c.out, "/compare.md, compare.csv",
                 drawn ? concat(", compare.json, compare.svg and ", kReport) : " and compare.json"));
   if (!drawn) return;
   std::vector<std::string> runs;
   for (const Contender& training : c.trainings)
     for (const std::string& seed : c.seeds) runs.push_back(run_of(c, training, seed).path);
-  write_report(concat(c.out, "/", kReport), runs);
+  Json comparison{{"title", f.title}, {"notes", f.notes}};
+  comparison.update(f.table.json());
+  write_report(concat(c.out, "/", kReport), runs, comparison);
 }
 
 std::string title_of(const TrainOptions& o) {

@@ -13,7 +13,6 @@
 #include "train/loop/lr_range.h"
 #include "train/loop/world.h"
 #include "train/report/svg.h"
-#include "train/settings/presets.h"
 
 namespace ringtape::cli {
 namespace {
@@ -79,9 +78,8 @@ LrRange range_of(const Invocation& invocation) {
 int run_find_lr(const Invocation& invocation) {
   const LrRange range = range_of(invocation);
   TrainOptions options;
-  std::vector<Given> recipe;
-  if (invocation.flag("method")) recipe.push_back(recipe_of(invocation));
-  for (const std::string& note : apply_flags(options, invocation, recipe)) log_info(note);
+  const Given recipe = recipe_of(invocation, invocation.flag("method") ? Use::pretrain : Use::train);
+  for (const std::string& note : apply_flags(options, invocation, {recipe})) log_info(note);
   RT_CHECK_AS(UsageError, !wants_ranks(options.parallel) && !comm::place_of_process(),
               "find-lr: uses one rank, with the batch of all; leave out --devices and the launcher");
   const std::string *const svg = invocation.flag("svg"), *const csv = invocation.flag("csv");
@@ -124,7 +122,7 @@ Command find_lr_command() {
       "steeply. Keeps no weights.";
   command.usage = "[FLAGS OF train OR pretrain]";
   command.examples = {"find-lr --data mnist --data-dir ~/mnist --optimizer sgd",
-                      "find-lr --config configs/cifar10_resnet18.toml --data-dir DIR --steps 200"};
+                      "find-lr --preset cifar10_resnet18 --data-dir DIR --steps 200"};
   command.flags = {{"Test", "from", "X", "learning rate of the first step", "1e-7"},
                    {"Test", "to", "X", "learning rate of the last step", "10"},
                    {"Test", "steps", "N", "number of steps; fewer if the loss diverges", "100"},
@@ -133,8 +131,7 @@ Command find_lr_command() {
   for (Flag& flag : option_flags(Use::either))
     if ((flag.group != "Run" || flag.name == "json") && flag.group != "Callbacks")
       command.flags.push_back(std::move(flag));
-  command.flags.push_back({"Run", "preset", "NAME", "with --method: recipe to start from", kDefaultPreset});
-  command.flags.push_back({"Run", "config", "FILE", "TOML file of the settings above; flags override it", ""});
+  std::ranges::move(recipe_flags(Use::either), std::back_inserter(command.flags));
   command.run = run_find_lr;
   return command;
 }

@@ -64,10 +64,24 @@ static std::string example(const std::string& text) {
   return out + rest + "\n";
 }
 
-// Whether a flag is shown: always unless it belongs to a component, which must be selected; `all`: always.
-static bool is_shown(const Flag& flag, const Invocation& invocation, bool all) {
-  const std::string* const named = flag.owner.empty() || all ? nullptr : invocation.flag(flag.kind);
-  return flag.owner.empty() || all || (named && ("," + *named + ",").find("," + flag.owner + ",") != std::string::npos);
+// Whether a flag belongs to a component that is selected.
+static bool is_chosen(const Flag& flag, const Invocation& invocation) {
+  const std::string* const named = flag.owner.empty() ? nullptr : invocation.flag(flag.kind);
+  return named && ("," + *named + ",").find("," + flag.owner + ",") != std::string::npos;
+}
+
+// The flags of --help-all; or those that are used most, and those of selected components.
+static std::vector<Flag> shown_flags(const Command& command, const Invocation& invocation, bool all) {
+  if (all) return command.flags;
+  std::vector<Flag> out;
+  for (const std::string& name : command.usual) {
+    Flag flag = *std::ranges::find(command.flags, name, &Flag::name);
+    flag.group = "Used most";
+    out.push_back(std::move(flag));
+  }
+  for (const Flag& flag : command.flags)
+    if (flag.owner.empty() ? command.usual.empty() : is_chosen(flag, invocation)) out.push_back(flag);
+  return out;
 }
 
 // How to see the other flags.
@@ -75,12 +89,12 @@ static std::string hint_of_more(const Command& command) {
   std::set<std::string> kinds;
   for (const Flag& flag : command.flags)
     if (!flag.kind.empty()) kinds.insert(" --" + flag.kind + " NAME");
-  std::string out = "`ringtape " + command.name + " --help`";
-  if (kinds.empty()) return "";
-  out += " with";
+  std::string out = "`ringtape " + command.name + " --help-all` shows all flags";
+  if (kinds.empty() && command.usual.empty()) return "";
+  if (!kinds.empty()) out += ", --help with";
   size_t left = kinds.size();
   for (const std::string& kind : kinds) out += kind + (--left > 1 ? "," : left == 1 ? " or" : "");
-  return "\n" + wrapped(out + " also shows the flags of that choice, --help-all shows all flags.", 0);
+  return "\n" + wrapped(out + (kinds.empty() ? "." : " also those of that choice."), 0);
 }
 
 std::string command_help(const Command& command, const Invocation& invocation, bool all) {
@@ -89,19 +103,19 @@ std::string command_help(const Command& command, const Invocation& invocation, b
   if (!command.examples.empty()) out += "\nExamples:\n";
   for (const std::string& text : command.examples) out += example(text);
   const auto defaults = command.defaults ? command.defaults(invocation) : std::map<std::string, std::string>();
+  const std::vector<Flag> shown = shown_flags(command, invocation, all);
   size_t longest = 0;
-  for (const Flag& f : command.flags)
-    if (is_shown(f, invocation, all)) longest = std::max(longest, f.typed().size() + 1 + f.placeholder.size());
+  for (const Flag& f : shown) longest = std::max(longest, f.typed().size() + 1 + f.placeholder.size());
   const size_t indent = 2 + longest + 2;
   std::string group;
-  for (const Flag& f : command.flags) {
-    if (!is_shown(f, invocation, all)) continue;
+  for (const Flag& f : shown) {
     if (group != f.group) out += "\n" + (group = f.group) + ":\n";
     const auto other = defaults.find(f.name);
     const std::string& fallback = other != defaults.end() && f.owner.empty() ? other->second : f.fallback;
     const std::string text = f.help + (fallback.empty() ? "" : " [" + fallback + "]");
     out += entry("  " + f.typed() + " " + f.placeholder, text, indent);
   }
+  if (!command.see.empty()) out += "\n" + wrapped(command.see, 0);
   return all ? out : out + hint_of_more(command);
 }
 

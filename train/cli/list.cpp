@@ -62,12 +62,13 @@ std::vector<Item> transports() {
   return out;
 }
 
-// The presets, each with the beginning of its file's first comment.
+// The presets, each with its command and the beginning of its file's first comment.
 std::vector<Item> recipes() {
   std::vector<Item> out;
   for (const Preset& preset : presets()) {
     const std::string text = preset.text;
-    out.push_back({preset.name, text.starts_with("# ") ? text.substr(2, text.find_first_of(":\n") - 2) : ""});
+    out.push_back({preset.name, concat(preset.self_supervised ? "pretrain: " : "train: ",
+                                       text.starts_with("# ") ? text.substr(2, text.find_first_of(":\n") - 2) : "")});
   }
   return out;
 }

@@ -1,6 +1,8 @@
+#include <algorithm>
+#include <iterator>
+
 #include "train/cli/training.h"
 #include "train/settings/given.h"
-#include "train/settings/presets.h"
 
 namespace ringtape::cli {
 
@@ -15,13 +17,12 @@ Command pretrain_command() {
                       "pretrain --method moco --data-dir DIR --devices 2 --sync-bn",
                       "pretrain --run byol --resume         # from its newest checkpoint"};
   command.flags = option_flags(Use::pretrain);
-  std::string names;
-  for (const Preset& preset : presets()) names += concat(" ", preset.name);
-  command.flags.push_back(
-      {"Run", "preset", "NAME", "recipe to start from; flags override it:" + names, kDefaultPreset});
-  command.flags.push_back({"Run", "config", "FILE",
-                           "TOML file of the settings above, one per line, instead of a preset; flags override it",
-                           ""});
+  std::ranges::move(recipe_flags(Use::pretrain), std::back_inserter(command.flags));
+  command.usual = {"method",  "model",    "data",    "data-dir", "preset", "epochs", "batch-size",
+                   "base-lr", "knn-data", "knn-dir", "devices",  "run",    "resume"};
+  command.see =
+      "`ringtape list` explains these names, `ringtape compare --methods` compares methods, with --vary also a sweep "
+      "over several values.";
   command.defaults = [](const Invocation& invocation) {
     const std::string *const preset = invocation.flag("preset"), *const method = invocation.flag("method");
     std::map<std::string, std::string> out;

@@ -63,7 +63,7 @@ TrainOptions training_options(const Invocation& invocation, Use use, std::vector
   apply_settings(before, given);
   // A launcher decides how many processes go on with a run that had started its own.
   if (comm::place_of_process() && !before.parallel.entry().replicas && !path.empty()) given[0].leave_out({"devices"});
-  if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) given.push_back(recipe_of(invocation));
+  if (path.empty() || invocation.flag("preset")) given.push_back(recipe_of(invocation, use));
   const auto weights = initial_weights(invocation);  // whose network it is, unless flags say otherwise
   if (weights && path.empty()) given.insert(given.begin(), weights->settings);
   std::ranges::move(apply_flags(options, invocation, given), std::back_inserter(notes));
@@ -183,11 +183,16 @@ Command train_command() {
   command.meets = true;
   command.examples = {"train                                # shapes: generated images, no files needed",
                       "train --data mnist --data-dir ~/mnist --epochs 5 --run digits",
+                      "train --preset fine_tune --data-dir DIR --weights FILE",
                       "train --config runs/digits/config.toml --lr 3e-4 --run digits-2",
                       "train --run digits --resume          # from its newest checkpoint"};
   command.flags = option_flags(Use::train);
-  command.flags.push_back({"Run", "config", "FILE",
-                           "TOML file of the settings above, one per line: batch-size = 64; flags override it", ""});
+  std::ranges::move(recipe_flags(Use::train), std::back_inserter(command.flags));
+  command.usual = {"model", "data",      "data-dir", "preset", "weights", "epochs", "batch-size",
+                   "lr",    "optimizer", "devices",  "seed",   "run",     "resume"};
+  command.see =
+      "`ringtape list` explains these names, `ringtape find-lr` suggests a learning rate, `ringtape compare --vary` "
+      "trains a sweep over several values, `ringtape runs` shows what there is.";
   command.run = [](const Invocation& invocation) { return run_training(invocation, Use::train); };
   return command;
 }

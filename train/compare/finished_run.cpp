@@ -8,6 +8,7 @@
 #include "train/io/hash.h"
 #include "train/io/json_reader.h"
 #include "train/io/look.h"
+#include "train/settings/options.h"
 
 namespace ringtape {
 
@@ -24,6 +25,14 @@ static std::optional<Json> summary_of(const std::string& line, const std::string
   const Json* split = out.find("split");
   if (!split || *split != "summary") return {};
   return out;
+}
+
+// The images per step in a run's settings.
+static std::optional<double> batch_of(const std::string& config) {
+  if (!is_there(config)) return {};
+  const Json settings = config_values(read_file(config), config);
+  const Json* const batch = settings.find("batch-size");
+  return batch && batch->is_number() ? std::optional(batch->get<double>()) : std::nullopt;
 }
 
 std::optional<FinishedRun> read_finished_run(const std::string& path) {
@@ -55,7 +64,11 @@ std::optional<FinishedRun> read_finished_run(const std::string& path) {
   if (end.contains("process_bytes")) out.process_bytes = number("process_bytes");
   if (end.contains("comm_bytes")) out.step_bytes = number("comm_bytes") / double(out.steps);
   if (end.contains("comm_s")) out.hidden = hidden_share(number("comm_s"), number("exposed_s"));
-  for (const Metrics& m : out.metrics) out.seconds += m.seconds.value_or(0);
+  for (const Metrics& m : out.metrics) {
+    out.seconds += m.seconds.value_or(0);
+    if (m.split == "val") out.val_top1 = m.top1;
+  }
+  out.batch = batch_of(path + "/config.toml");
   if (fields.has("run")) out.name = std::filesystem::path(fields.text("run")).filename().string();
   if (end.contains("best_top1")) out.best_top1 = number("best_top1");
   if (end.contains("protocol")) out.protocol = fields.text("protocol");

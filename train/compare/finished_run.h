@@ -12,7 +12,9 @@ struct FinishedRun {
   int64_t seed = 0, epochs = 0, steps = 0;
   bool ended_early = false;                              // a limit ended it before its epochs did
   int64_t parameters = 0;                                // of the model; 0 if unknown
+  std::optional<double> batch;                           // images per step; empty if unknown
   double loss = 0, top1 = 0, top5 = 0;                   // test results
+  std::optional<double> val_top1;                        // of the last validation
   double epoch_s = 0, images_per_s = 0, peak_bytes = 0;  // training seconds per epoch; peak_bytes: maximum over ranks
   // Of the rank that has most: weights, gradients, optimizer and average; the process, before the test.
   std::optional<double> state_bytes, process_bytes;

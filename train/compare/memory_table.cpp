@@ -25,17 +25,15 @@ static std::string number(std::optional<double> x, double scale, int digits) {
 
 static std::string megabytes_of(std::optional<double> bytes) { return number(bytes, 1e-6, 1); }
 
-std::string memory_table(const std::vector<MemoryRow>& rows) {
-  std::string out =
-      "| strategy | devices | model state: formula, MB | measured, MB | deviation, % | buckets: formula, MB "
-      "| peak of tensors, MB | peak of the process, MB |\n"
-      "|---|---|---|---|---|---|---|---|\n";
+Table memory_table(const std::vector<MemoryRow>& rows) {
+  Table out{{"strategy", "devices", "model state: formula, MB", "measured, MB", "deviation, %", "buckets: formula, MB",
+             "peak of tensors, MB", "peak of the process, MB"}};
   for (const MemoryRow& row : rows) {
     const std::string measured = row.run ? megabytes_of(row.run->state_bytes) : "does not fit";
     const std::string process = row.run ? megabytes_of(row.run->process_bytes) : "-";
-    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", row.strategy, row.devices,
-                       megabytes_of(double(row.formula)), measured, number(row.deviation(), 100, 2),
-                       megabytes_of(double(row.buckets)), megabytes_of(row.peak()), process);
+    out.rows.push_back({row.strategy, std::to_string(row.devices), megabytes_of(double(row.formula)), measured,
+                        number(row.deviation(), 100, 2), megabytes_of(double(row.buckets)), megabytes_of(row.peak()),
+                        process});
   }
   return out;
 }

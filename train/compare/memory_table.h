@@ -5,6 +5,7 @@
 
 #include "train/compare/finished_run.h"
 #include "train/io/json.h"
+#include "train/io/table.h"
 
 namespace ringtape {
 
@@ -19,7 +20,7 @@ struct MemoryRow {
   std::optional<double> peak() const;       // of tensors, in the training without validation and test
 };
 
-std::string memory_table(const std::vector<MemoryRow>& rows);  // Markdown
+Table memory_table(const std::vector<MemoryRow>& rows);
 Json memory_json(const std::vector<MemoryRow>& rows);
 
 }  // namespace ringtape

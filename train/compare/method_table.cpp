@@ -11,7 +11,7 @@ namespace {
 // The same method with `single`; null if it was not run.
 const ComparedStrategy* single_of(const ComparedMethod& row, const std::vector<ComparedMethod>& all) {
   for (const ComparedMethod& m : all)
-    if (m.method == row.method && m.under.name == "single") return &m.under;
+    if (m.method == row.method && m.under.name == "single" && m.under.settings == row.under.settings) return &m.under;
   return nullptr;
 }
 
@@ -22,7 +22,8 @@ std::vector<Column> method_columns(const ComparedMethod& row, const std::vector<
     if (!single || !(seconds > 0)) return {};
     return Spread{single->spread(&FinishedRun::seconds).mean / seconds, {}};
   };
-  return {{"kNN top-1, %", "top1", field(&FinishedRun::top1), 2, 100},
+  return {batch_column(),
+          {"kNN top-1, %", "top1", field(&FinishedRun::top1), 2, 100},
           {"best epoch, %", "best_top1", field(&FinishedRun::best_top1), 2, 100},
           {"time, min", "seconds", field(&FinishedRun::seconds), 2, 1.0 / 60},
           {"s per epoch", "epoch_s", field(&FinishedRun::epoch_s), 2, 1},
@@ -34,10 +35,9 @@ std::vector<Column> method_columns(const ComparedMethod& row, const std::vector<
 const char* yes_or_no(bool yes) { return yes ? "yes" : "no"; }
 
 std::vector<std::string> words(const ComparedMethod& m) {
-  const auto& [strategy, devices, runs] = m.under;
-  const char *const sync_bn = devices > 1 ? yes_or_no(m.sync_bn) : "-", *const gather =
-                                                                            m.gather ? yes_or_no(*m.gather) : "-";
-  return {m.method, strategy, std::to_string(devices), sync_bn, gather};
+  const std::string sync_bn = m.under.devices > 1 ? yes_or_no(m.sync_bn) : "-",
+                    gather = m.gather ? yes_or_no(*m.gather) : "-";
+  return {m.method, m.under.name, std::to_string(m.under.devices), sync_bn, gather};
 }
 
 }  // namespace
@@ -51,10 +51,10 @@ std::string ComparedMethod::name() const {
                 gather.value_or(false) ? "-gather" : "");
 }
 
-std::string methods_table(const std::vector<ComparedMethod>& methods) {
+Table methods_table(const std::vector<ComparedMethod>& methods) {
   std::vector<TableRow> rows;
   for (const ComparedMethod& m : methods) rows.push_back({words(m), &m.under, method_columns(m, methods)});
-  return markdown_table({"method", "strategy", "devices", "SyncBN", "gather"}, rows);
+  return table_of({"method", "strategy", "devices", "SyncBN", "gather"}, rows);
 }
 
 Json methods_json(const std::vector<ComparedMethod>& methods) {

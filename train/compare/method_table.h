@@ -16,7 +16,7 @@ struct ComparedMethod {
 };
 
 // One row per entry. Speed-up: the time of the same method with `single` divided by the row's time.
-std::string methods_table(const std::vector<ComparedMethod>& methods);  // Markdown
+Table methods_table(const std::vector<ComparedMethod>& methods);
 Json methods_json(const std::vector<ComparedMethod>& methods);
 
 // The test protocols of the runs' accuracies: one, unless runs had different test settings.

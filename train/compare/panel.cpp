@@ -83,10 +83,11 @@ void Panel::draw_curve(Svg& svg, const Curve& curve) const {
               fmt::format("test: {:.4g}", s.mean));
 }
 
-double legend(Svg& svg, double left, double baseline, size_t series, const std::string& label) {
+double legend_width(const std::string& label) { return 70 + 6.6 * double(label.size()); }
+
+void legend(Svg& svg, double left, double baseline, size_t series, const std::string& label) {
   svg.line(left, baseline - 4, left + 34, baseline - 4, Svg::series(series));
   svg.text(left + 42, baseline, label);
-  return left + 70 + 6.6 * double(label.size());
 }
 
 }  // namespace ringtape

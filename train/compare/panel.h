@@ -47,7 +47,8 @@ class Panel {
   int64_t last_ = 1;  // the last epoch
 };
 
-// Draws an entry of a legend at `left`; returns where the next one may begin.
-double legend(Svg& svg, double left, double baseline, size_t series, const std::string& label);
+double legend_width(const std::string& label);
+// Draws an entry of a legend at `left`.
+void legend(Svg& svg, double left, double baseline, size_t series, const std::string& label);
 
 }  // namespace ringtape

@@ -3,6 +3,7 @@
 
 #include "train/compare/finished_run.h"
 #include "train/io/json.h"
+#include "train/io/table.h"
 
 namespace ringtape {
 
@@ -13,13 +14,19 @@ struct Spread {
 };
 Spread spread_of(const std::vector<double>& values);
 
-// The runs of one strategy, one per seed.
+// One value of each setting that varies, as text by name.
+using Combination = std::vector<std::pair<std::string, std::string>>;
+
+std::string settings_text(const Combination& settings);  // "lr 0.001, hidden 32"
+
+// The runs of one strategy, and of one combination of settings, one per seed.
 struct ComparedStrategy {
   std::string name;
   int64_t devices = 1;
   std::vector<FinishedRun> runs;
+  Combination settings = {};
 
-  std::string str() const;                                                        // "ddp on 2 devices"
+  std::string str() const;                                                        // "lr 0.001, ddp on 2 devices"
   std::optional<Spread> spread(std::optional<double> FinishedRun::*value) const;  // empty unless all have it
   Spread spread(double FinishedRun::*value) const;
 };
@@ -35,18 +42,25 @@ template <class Member> std::function<std::optional<Spread>(const ComparedStrate
   return [member](const ComparedStrategy& s) -> std::optional<Spread> { return s.spread(member); };
 }
 
-// A row of a Markdown table: first words, then values.
+Column batch_column();  // images per step
+
+// A row: the settings that vary, words, then values.
 struct TableRow {
   std::vector<std::string> words;
   const ComparedStrategy* runs;
   std::vector<Column> columns;  // the same in all rows
 };
-std::string markdown_table(const std::vector<std::string>& heads, const std::vector<TableRow>& rows);
-// Adds seeds, runs and values to an object.
+Table table_of(const std::vector<std::string>& heads, const std::vector<TableRow>& rows);
+// Adds settings, seeds, runs and values to an object.
 void add_figures(Json& out, const ComparedStrategy& runs, const std::vector<Column>& columns);
 
-// One row per strategy. Speed-up: images/s divided by that of the first strategy.
-std::string comparison_table(const std::vector<ComparedStrategy>& strategies);  // Markdown
+// By accuracy, the best one first: of the validation, or of the test if there was none.
+std::vector<const ComparedStrategy*> best_first(std::vector<const ComparedStrategy*> all);
+// "Best validation top-1: lr 0.001, hidden 32. "; nothing if no setting varies.
+std::string best_text(const std::vector<const ComparedStrategy*>& all);
+
+// One row per strategy and combination. Speed-up: images/s divided by that of the first row.
+Table comparison_table(const std::vector<ComparedStrategy>& strategies);
 Json comparison_json(const std::vector<ComparedStrategy>& strategies);
 
 }  // namespace ringtape

@@ -53,7 +53,8 @@ void visit(Fields& f, LimitOptions& o) {
      .automatic = "none",
      .may_change = true});
   f("patience", o.patience,
-    {.help = "end the training after N epochs without a better validation (without labels: kNN test); 0: never",
+    {.help = "early stopping: end the training after N epochs without a better validation (without labels: kNN test); "
+             "0: never",
      .unit = "N",
      .range = kCount,
      .may_change = true});

@@ -43,8 +43,6 @@ constexpr Style kStyles[] = {
     {"m3", "fill:#a2528a", "fill:#e29ac9"},
     {"m4", "fill:#8a6d00", "fill:#f0d54a"},
 };
-constexpr size_t kSeries = 5;
-
 std::string sheet() {
   std::string out = "text{font:12px system-ui,sans-serif}\n", dark;
   for (const Style& s : kStyles) {

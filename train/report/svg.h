@@ -23,6 +23,7 @@ class Svg {
             Anchor anchor = Anchor::start);
   std::string str() const;  // the text of the file
 
+  static constexpr size_t kSeries = 5;  // that can be told apart
   // Styles that distinguish the i-th series by colour and, for prints without colour, by dashes.
   static std::string series(size_t i);  // of a curve
   static std::string spread(size_t i);  // of the area around it

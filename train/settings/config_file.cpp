@@ -13,7 +13,7 @@
 
 namespace ringtape {
 
-static const Option& find_key(const std::string& key, const std::string& where) {
+const Option& recorded_option(const std::string& key, const std::string& where) {
   std::string name = key;
   std::replace(name.begin(), name.end(), '_', '-');
   std::vector<std::string> known;
@@ -63,7 +63,7 @@ static Given given_by(const toml::table& table, const std::string& path) {
   for (const auto& [key, value] : table) {
     if (value.is_table()) continue;
     const std::string name(key.str()), where = concat(path, ":", key.source().begin.line);
-    const Option& option = find_key(name, where);
+    const Option& option = recorded_option(name, where);
     const Given::Setting* const before = out.find(option.name);
     RT_CHECK_AS(UsageError, !before, where, ": '", name, "' was set before, at ", before ? before->origin : "",
                 "; keep one of the two");
@@ -93,15 +93,29 @@ Json config_values(std::string_view content, const std::string& path) {
   return out;
 }
 
-static toml::table find_preset(const std::string& name) {
-  return parse(find_entry(presets(), name, "preset", "--preset: ").text, concat("preset ", name));
+std::string preset_names(bool self_supervised) {
+  std::string out;
+  for (const Preset& preset : presets())
+    if (preset.self_supervised == self_supervised) out += concat(" ", preset.name);
+  return out;
 }
 
-bool has_recipe(const std::string& preset, const std::string& method) { return find_preset(preset)[method].is_table(); }
+static toml::table find_preset(const std::string& name, bool self_supervised) {
+  const Preset& preset = find_entry(presets(), name, "preset", "--preset: ");
+  RT_CHECK_AS(UsageError, preset.self_supervised == self_supervised, "--preset ", name, ": a recipe of ringtape ",
+              preset.self_supervised ? "pretrain" : "train", "; available here:", preset_names(self_supervised));
+  return parse(preset.text, concat("preset ", name));
+}
+
+bool has_recipe(const std::string& preset, const std::string& method) {
+  return find_preset(preset, true)[method].is_table();
+}
+
+Given read_preset(const std::string& preset) { return given_by(find_preset(preset, false), concat("preset ", preset)); }
 
 Given read_preset(const std::optional<std::string>& preset, const std::string& method) {
   const std::string name = preset.value_or(kDefaultPreset);
-  toml::table table = find_preset(name), own;
+  toml::table table = find_preset(name, true), own;
   if (method.empty()) return given_by(table, concat("preset ", name));
   nn::find_method(method);
   const toml::table* const found = table[method].as_table();

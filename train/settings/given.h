@@ -23,11 +23,17 @@ struct Given {
   void leave_out(std::initializer_list<std::string_view> names);
 };
 
+// The option that a key of a configuration file names. Throws UsageError, beginning with `where`, for unknown keys,
+// with the nearest name, and for options that no run records.
+const Option& recorded_option(const std::string& key, const std::string& where);
+
 // A configuration file: flat TOML, one setting per line. Throws IoError, FormatError for text that is not TOML,
 // UsageError for unknown keys, with the nearest name.
 Given read_config(const std::string& path);
-// A recipe of configs/ssl for a method: the settings for all methods, then those of the method's table. No preset: the
-// default one, in which a method may be without a table. No method: the former alone. Throws UsageError.
+// A recipe for training with labels. Throws UsageError.
+Given read_preset(const std::string& preset);
+// One for a method: the settings for all methods, then those of the method's table. No preset: the default one, in
+// which a method may be without a table. No method: the former alone. Throws UsageError.
 Given read_preset(const std::optional<std::string>& preset, const std::string& method);
 bool has_recipe(const std::string& preset, const std::string& method);
 // What weights_metadata() wrote.

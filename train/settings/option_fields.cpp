@@ -37,8 +37,8 @@ void visit_model(OptionWalk& f, TrainOptions& o) {
      .scope = Scope::weights,
      .selects = true});
   f("weights", o.weights,
-    {.help = "begin with the weights of a run, a checkpoint or a file, also PyTorch's (fine-tuning, with --freeze and "
-             "--head-lr); --model and its settings are then theirs, and a last layer that does not fit is random",
+    {.help = "fine-tune: begin with the weights of a run, a checkpoint or a file, also PyTorch's; --model and its "
+             "settings are then theirs, and a last layer that does not fit is random",
      .unit = "RUN|FILE",
      .automatic = "random ones",
      .may_change = true});

@@ -156,6 +156,12 @@ void set_option(TrainOptions& options, std::string_view name, const std::string&
   if (!place) refuse(options, places.all, origin);
   const FieldInfo& info = place->option->info;
   const std::string refusal = set_field(place->value, info, text);
+  if (!refusal.empty() && place->option->is_recorded() && text.find(',') != std::string::npos)
+    detail::fail<UsageError>({origin, ": ", refusal, "; for several values: ringtape compare ",
+                              name == "seed"       ? "--seeds "
+                              : name == "strategy" ? "--strategies "
+                                                   : concat("--vary ", name, "="),
+                              text});
   const bool is_automatic = info.automatic && !place->option->is_text && text == place->option->initial;
   RT_CHECK_AS(UsageError, refusal.empty(), origin, ": ", refusal,
               is_automatic ? concat("; leave it out for the default: ", info.automatic) : "");

@@ -25,8 +25,8 @@ std::string page_with(const std::string& json) {
   return out;
 }
 
-void write_report(const std::string& path, const std::vector<std::string>& runs) {
-  write_file(path, page_with(RunList(runs).everything()));
+void write_report(const std::string& path, const std::vector<std::string>& runs, const Json& comparison) {
+  write_file(path, page_with(RunList(runs).everything(comparison)));
 }
 
 }  // namespace ringtape

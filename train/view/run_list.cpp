@@ -161,6 +161,17 @@ std::string RunList::runs() {
   return list_ = std::move(now);
 }
 
+std::vector<Json> RunList::all() {
+  const std::lock_guard reading(reading_);
+  const Json now = list(std::numeric_limits<int64_t>::max());
+  std::vector<Json> out;
+  for (const Json& entry : now["runs"]) {
+    out.push_back(entry);
+    if (const auto run = find(entry["id"].get<std::string>())) out.back()["config"] = run->config();
+  }
+  return out;
+}
+
 std::optional<std::string> RunList::run(const std::string& id) {
   const auto run = find(id);
   return run ? std::optional(run->details().text()) : std::nullopt;
@@ -184,12 +195,13 @@ std::string RunList::metrics(const std::map<std::string, int64_t>& wanted) {
   return out + "}}";
 }
 
-std::string RunList::everything() {
+std::string RunList::everything(const Json& comparison) {
   const std::lock_guard reading(reading_);
   Json out{{"runs", list(std::numeric_limits<int64_t>::max())},
            {"run", Json::object()},
            {"metrics", Json::object()},
            {"snapshots", Json::object()}};
+  if (!comparison.is_null()) out["comparison"] = comparison;
   const Runs runs = known();
   for (const auto& [id, run] : runs) {
     out["run"][id] = run->details();

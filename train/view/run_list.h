@@ -24,6 +24,8 @@ class RunList {
   explicit RunList(std::vector<std::string> paths);  // throws IoError for a path that is not there
 
   std::string runs();  // of what has been read so far; each call reads on
+  std::vector<Json>
+  all();  // the entries of all runs, newest first, read to their end, each with its settings as "config"
   // Nothing for an unknown run or snapshot.
   std::optional<std::string> run(const std::string& id);
   std::optional<std::string> snapshot(const std::string& id, const std::string& name);
@@ -31,8 +33,9 @@ class RunList {
   std::string metrics(const std::map<std::string, int64_t>& wanted);
 
   // All of this at once, for a page without a server. Bounded: of metrics within epochs about kMaxSteps lines of all
-  // runs together, and kMaxSnapshots snapshots, at equal distances; of each run its newest one.
-  std::string everything();
+  // runs together, and kMaxSnapshots snapshots, at equal distances; of each run its newest one. `comparison`: a table
+  // to show with them.
+  std::string everything(const Json& comparison = {});
 
   static constexpr int kDeepest = 3;
   static constexpr size_t kMaxRuns = 1000, kMaxSteps = 5000, kMaxSnapshots = 8;

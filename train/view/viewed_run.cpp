@@ -8,6 +8,7 @@
 #include <array>
 #include <ctime>
 #include <filesystem>
+#include <set>
 
 #include "comm/base/host_name.h"
 #include "core/check.h"
@@ -191,6 +192,16 @@ void ViewedRun::take(std::string_view text) {
   }
 }
 
+// Of a pass. A resumed training may repeat one.
+void ViewedRun::take_results(const std::string& split, const Json& line) {
+  static const std::set<std::string_view> kPasses = {"train", "val", "test", "knn", "probe"};
+  if (!kPasses.contains(split)) return;
+  Json& result = progress_.results[split] = Json::object();
+  for (const char* key : {"loss", "top1"})
+    if (const auto value = number_in(line, key)) result[key] = *value;
+  progress_.seconds += number_in(line, "seconds").value_or(0);
+}
+
 // Reads what has been added to metrics.jsonl; all of it if it is another file.
 void ViewedRun::read_on(int64_t& work) {
   const AnyFile file(path_ + "/" + kJsonl);
@@ -212,6 +223,8 @@ void ViewedRun::read_on(int64_t& work) {
       const bool last = i + 1 == lines.size();
       if (!last && lines[i].starts_with(kTrainStep) && lines[i + 1].starts_with(kTrainStep)) continue;
       take(lines[i]);
+      if (const auto line = lines[i].starts_with(kTrainStep) ? std::nullopt : parsed_line(lines[i]))
+        take_results(text_in(*line, "split"), *line);
       work -= int64_t(lines[i].size());
     }
   }
@@ -289,6 +302,8 @@ Json ViewedRun::in_list() const {
           {"steps_per_epoch", count_or_null(each)},
           {"batch", count_or_null(batch)},
           {"best", best},
+          {"results", Json(progress_.results)},
+          {"seconds", progress_.seconds},
           {"seconds_left", left}};
 }
 

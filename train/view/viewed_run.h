@@ -23,8 +23,9 @@ class ViewedRun {
   // Reads what is new in the settings and metrics. `work`: how much may still be done, in bytes that are parsed; it
   // becomes smaller, and at 0 the rest is left for the next call.
   void read(int64_t& work);
-  Json in_list() const;  // one entry of api/runs, of what has been read
-  Json details() const;  // api/run
+  Json in_list() const;                                    // one entry of api/runs, of what has been read
+  Json details() const;                                    // api/run
+  const Json& config() const { return settings_.config; }  // what in_list() knows of its settings; empty if damaged
   // Its part of api/metrics, as JSON text: whole lines from a position that an earlier part gave as `next`; from the
   // beginning if there is none, or if the file is another one.
   std::string metrics(int64_t from) const;
@@ -40,7 +41,9 @@ class ViewedRun {
     int64_t bytes = 0, step = 0, epoch = 0, steps_per_epoch = 0;
     int64_t all_of = -1;  // the size of the file when nothing more could be read
     std::optional<double> images_per_s, ranks;
-    std::map<std::string, double> best;  // top-1, by split
+    std::map<std::string, double> best;   // top-1, by split
+    std::map<std::string, Json> results;  // the last loss and top-1, by split
+    double seconds = 0;                   // of all passes
     bool has_summary = false;
   };
   struct Settings {
@@ -50,6 +53,7 @@ class ViewedRun {
   std::optional<Settings> settings_since(int64_t changed) const;
   void read_on(int64_t& work);
   void take(std::string_view line);
+  void take_results(const std::string& split, const Json& line);
   std::string state(int64_t updated, int64_t now) const;
   int64_t steps_per_epoch() const;
 

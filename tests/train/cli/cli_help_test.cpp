@@ -16,9 +16,9 @@ namespace ringtape {
 namespace {
 
 const std::vector<std::string> kCommands = {
-    "train",     "pretrain",    "evaluate",      "predict",    "embed",      "export",
-    "compare",   "launch",      "store",         "bench step", "bench tune", "bench collectives",
-    "data info", "data verify", "data download", "doctor",     "list"};
+    "train",     "pretrain",    "evaluate",      "predict", "embed",      "export",     "compare",
+    "runs",      "find-lr",     "launch",        "store",   "bench step", "bench tune", "bench collectives",
+    "data info", "data verify", "data download", "doctor",  "list"};
 
 size_t longest_line(const std::string& text) {
   std::istringstream in(text);
@@ -43,7 +43,7 @@ TEST_F(CliTest, HelpIsAskedForInSeveralWays) {
 // Those that a run has, by its recipe.
 TEST_F(CliTest, HelpOfPretrainHasTheDefaultsOfTheRecipe) {
   const auto fallback = [&](const std::string& flags, const std::string& name) {
-    const std::string text = run("pretrain --help " + flags, "COLUMNS=100").out;
+    const std::string text = run("pretrain --help-all " + flags, "COLUMNS=100").out;
     const size_t at = text.find("\n  --" + name + " "), end = text.find("\n  --", at + 1);
     const std::string of_flag = text.substr(at, end - at);
     const size_t open = of_flag.rfind('[');
@@ -153,6 +153,46 @@ TEST_F(CliTest, SummariesStandInOneColumn) {
   EXPECT_EQ(columns.size(), 1u);
 }
 
+TEST_F(CliTest, TheFlagsUsedMostFitOnAScreen) {
+  for (const std::string command : {"train", "pretrain"}) {
+    const std::string usual = run(command + " --help", "COLUMNS=80").out, all = run(command + " --help-all").out;
+    EXPECT_LE(std::count(usual.begin(), usual.end(), '\n'), 50) << usual;
+    for (const char* flag : {"--model", "--data-dir", "--epochs", "--batch-size", "--preset", "--devices", "--run"})
+      EXPECT_MENTIONS(usual, flag);
+    EXPECT_MENTIONS(usual, "`ringtape " + command + " --help-all` shows all flags");
+    EXPECT_LACKS(usual, "--patience");
+    for (const char* word : {"--patience", "early stopping", "sweep"}) EXPECT_MENTIONS(all, word);
+  }
+  EXPECT_MENTIONS(run("train --help-all").out, "fine-tune");
+  EXPECT_MENTIONS(run("train --help --optimizer sgd").out, "--nesterov");
+  EXPECT_LACKS(run("train --help").out, "--nesterov");
+}
+
+// A list for a flag of one value.
+TEST_F(CliTest, AListNamesTheSweep) {
+  expect_error("train --lr 1e-3,3e-3", 2,
+               "--lr: expected a number of at least 0, got '1e-3,3e-3'; for several values: ringtape compare --vary "
+               "lr=1e-3,3e-3");
+  expect_error("train --optimizer sgd,adam", 2, "ringtape compare --vary optimizer=sgd,adam");
+  expect_error("train --seed 2,4", 2, "ringtape compare --seeds 2,4");
+  expect_error("train --strategy dp,ddp", 2, "ringtape compare --strategies dp,ddp");
+}
+
+TEST_F(CliTest, TrainStartsFromARecipe) {
+  const CliResult r =
+      run("train --preset fine_tune --data shapes --train-size 300 --test-size 20 --width 2 --batch-size 32 "
+          "--max-steps 1 --run r");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::string config = read_file((folder_ / "work/runs/r/config.toml").string());
+  for (const char* line : {"layer-decay = 0.9\n", "head-lr = 0.1\n", "batch-size = 32\n", "data = \"shapes\"\n"})
+    EXPECT_MENTIONS(config, line);
+  fs::remove_all(folder_ / "work/runs");
+  expect_error("train --preset finetune", 2, "--preset: unknown preset 'finetune'; did you mean fine_tune?");
+  expect_error("train --preset seed000", 2, "--preset seed000: a recipe of ringtape pretrain; available here: ");
+  expect_error("pretrain --method simclr --preset fine_tune", 2,
+               "--preset fine_tune: a recipe of ringtape train; available here: corrected");
+}
+
 TEST_F(CliTest, ListsEveryKind) {
   const CliResult all = run("list --json"), help = run("list --help");
   ASSERT_EQ(all.code, 0) << all.err;
@@ -169,12 +209,14 @@ TEST_F(CliTest, ListsEveryKind) {
   EXPECT_TRUE(has("strategies", "ddp2"));
   EXPECT_TRUE(has("transports", "shm"));
   EXPECT_TRUE(has("methods", "byol"));
-  EXPECT_MENTIONS(run("list presets").out, "lightly's CIFAR-10 benchmark as of January 2022");
+  EXPECT_TRUE(has("presets", "fine_tune"));
+  EXPECT_MENTIONS(run("list presets").out, "pretrain: lightly's CIFAR-10 benchmark as of January 2022");
+  EXPECT_MENTIONS(run("list presets").out, "train: Fine-tuning of all layers");
 }
 
 TEST_F(CliTest, NamesEachCommandOnce) {
   expect_error("frobnicate", 2,
-               "available: train pretrain find-lr evaluate predict embed export compare view launch store bench "
+               "available: train pretrain find-lr evaluate predict embed export compare runs view launch store bench "
                "data doctor list");
 }
 

@@ -16,7 +16,7 @@ using OwnToolTest = CliTest;  // RINGTAPE_BINARY is the example
 TEST_F(OwnToolTest, ListsWhatItAdds) {
   EXPECT_MENTIONS(run("list models").out, "narrow       12 hidden units with tanh");
   EXPECT_MENTIONS(run("list data").out, "stripes");
-  EXPECT_MENTIONS(run("train --help").out, "--callback NAME,...");
+  EXPECT_MENTIONS(run("train --help-all").out, "--callback NAME,...");
   EXPECT_MENTIONS(run("train --help --callback watch").out, "--watch-steps N");
   EXPECT_EQ(run("train --help").out.find("--watch-steps"), std::string::npos);
 }

@@ -20,7 +20,7 @@ MemoryRow measured(const std::string& strategy, int64_t devices, double state) {
 
 TEST(CompareMemory, TableHasWhatIsMeasuredBesideTheFormula) {
   const std::vector<MemoryRow> rows = {measured("zero2", 4, 40.3e6), {"ddp", 4, 2'860'000'000, 0, {}}};
-  const std::string table = memory_table(rows);
+  const std::string table = memory_table(rows).markdown();
   EXPECT_MENTIONS(table, "\n| zero2 | 4 | 40.0 | 40.3 | 0.75 | 5.0 | 61.0 | 90.0 |\n");
   EXPECT_MENTIONS(table, "\n| ddp | 4 | 2860.0 | does not fit | - | 0.0 | - | - |\n");
   const Json json = memory_json(rows);
@@ -37,7 +37,7 @@ TEST(CompareMemory, TableHasWhatIsMeasuredBesideTheFormula) {
 TEST(CompareMemory, RunsOfEarlierVersionsHaveNoFigureOfTheProcess) {
   MemoryRow row = measured("zero1", 2, 40e6);
   row.run->process_bytes = {}, row.run->state_bytes = {};
-  EXPECT_MENTIONS(memory_table({row}), "\n| zero1 | 2 | 40.0 | - | - | 5.0 | 61.0 | - |\n");
+  EXPECT_MENTIONS(memory_table({row}).markdown(), "\n| zero1 | 2 | 40.0 | - | - | 5.0 | 61.0 | - |\n");
 }
 
 class CompareMemoryCommand : public test::CompareCommand {

@@ -20,7 +20,7 @@ FinishedRun run_of(int64_t seed, double top1, double seconds) {
   r.path = concat("out/", seed), r.seed = seed, r.epochs = 2, r.steps = 10;
   r.top1 = top1, r.best_top1 = top1 + 0.01, r.seconds = seconds, r.epoch_s = seconds / 4, r.images_per_s = 1000,
   r.peak_bytes = 25e6;
-  r.protocol = "kNN, k 20";
+  r.protocol = "kNN, k 20", r.batch = 256;
   for (int64_t epoch = 1; epoch <= 2; ++epoch) {
     Metrics train, knn;
     train.split = "train", knn.split = "knn";
@@ -40,14 +40,15 @@ std::vector<ComparedMethod> some_methods() {
 
 TEST(CompareMethods, TableHasARowAMethodAndSetting) {
   const std::vector<ComparedMethod> all = some_methods();
-  const std::string table = methods_table(all);
+  const std::string table = methods_table(all).markdown();
   for (const char* row :
-       {"| moco | single | 1 | - | - | 77.00 | 78.00 | 2.00 | 30.00 | 1.00 | 1000 | 25.0 |\n",
-        "| simclr | single | 1 | - | - | 55.00 ± 7.07 | 56.00 ± 7.07 | 1.10 ± 0.14 | 16.50 ± 2.12 | 1.00 | 1000 ± 0 | "
+       {"| moco | single | 1 | - | - | 256 | 77.00 | 78.00 | 2.00 | 30.00 | 1.00 | 1000 | 25.0 |\n",
+        "| simclr | single | 1 | - | - | 256 | 55.00 ± 7.07 | 56.00 ± 7.07 | 1.10 ± 0.14 | 16.50 ± 2.12 | 1.00 | 1000 "
+        "± 0 | "
         "25.0 ± 0.0 |\n",
-        "| moco | ddp | 4 | yes | - | 76.00 | 77.00 | 0.67 | 10.00 | 3.00 |",
-        "| simclr | ddp | 4 | no | yes | 55.00 ± 0.00 | 56.00 ± 0.00 | 0.50 ± 0.00 | 7.50 ± 0.00 | 2.20 |",
-        "| swav | ddp | 4 | yes | no | 70.00 | 71.00 | 0.50 | 7.50 | - |"})
+        "| moco | ddp | 4 | yes | - | 256 | 76.00 | 77.00 | 0.67 | 10.00 | 3.00 |",
+        "| simclr | ddp | 4 | no | yes | 256 | 55.00 ± 0.00 | 56.00 ± 0.00 | 0.50 ± 0.00 | 7.50 ± 0.00 | 2.20 |",
+        "| swav | ddp | 4 | yes | no | 256 | 70.00 | 71.00 | 0.50 | 7.50 | - |"})
     EXPECT_MENTIONS(table, row);
   const auto rows = methods_json(all);
   EXPECT_EQ(rows[2]["sync_bn"], true);
@@ -58,6 +59,18 @@ TEST(CompareMethods, TableHasARowAMethodAndSetting) {
   EXPECT_FALSE(rows[4].contains("speed_up"));  // there is no `single` run for comparison
   EXPECT_EQ(all[3].name(), "simclr-ddp-4-gather");
   EXPECT_EQ(all[2].setting(), "ddp on 4 devices, SyncBN");
+}
+
+TEST(CompareMethods, EachCombinationIsComparedWithItsOwnSingle) {
+  std::vector<ComparedMethod> all;
+  for (const auto& [lr, seconds] : {std::pair("0.1", 60.0), {"0.2", 30.0}})
+    for (const int64_t devices : {1, 2})
+      all.push_back(
+          {"simclr",
+           {devices == 1 ? "single" : "ddp", devices, {run_of(0, 0.5, seconds / double(devices))}, {{"lr", lr}}}});
+  for (const Json& row : methods_json(all))
+    EXPECT_DOUBLE_EQ(row["speed_up"]["mean"].get<double>(), row["devices"].get<double>()) << row.text();
+  EXPECT_MENTIONS(methods_table(all).markdown(), "\n| 0.2 | simclr | ddp | 2 | no | - | 256 | 50.00 |");
 }
 
 TEST(CompareMethods, ProtocolsThatDifferAreAllNamed) {

@@ -23,11 +23,17 @@ class CompareCommand : public test::CompareCommand {
                              "--train-size 300 --test-size 60 --batch-size 32 --hidden 16 --devices 2 --out r") {}
 };
 
+class SweepCommand : public test::CompareCommand {
+ protected:
+  SweepCommand()
+      : test::CompareCommand(RINGTAPE_BINARY, "--train-size 300 --test-size 60 --batch-size 32 --epochs 1 --out r") {}
+};
+
 FinishedRun run_of(int64_t seed, double top1, double images_per_s) {
   FinishedRun r;
   r.path = concat("out/", seed), r.seed = seed, r.epochs = 2, r.steps = 10;
   r.loss = 1.5, r.top1 = top1, r.top5 = 0.9, r.epoch_s = 3, r.images_per_s = images_per_s, r.peak_bytes = 25e6;
-  r.state_bytes = 7e6;
+  r.state_bytes = 7e6, r.batch = 64;
   for (int64_t epoch = 1; epoch <= 2; ++epoch) {
     Metrics& m = r.metrics.emplace_back();
     m.split = "val", m.epoch = epoch, m.loss = 2.0 / double(epoch), m.top1 = top1;
@@ -46,9 +52,9 @@ TEST(Compare, TableHasARowAStrategy) {
   std::vector<ComparedStrategy> all = {{"single", 1, {run_of(2, 0.5, 100), run_of(4, 0.6, 100)}},
                                        {"ddp", 2, {run_of(2, 0.5, 160), run_of(4, 0.6, 200)}}};
   for (FinishedRun& r : all[1].runs) r.step_bytes = 44.7e6, r.hidden = 0.935;
-  const std::string table = comparison_table(all);
+  const std::string table = comparison_table(all).markdown();
   const std::string first =
-      "| single | 1 | 1.5000 ± 0.0000 | 55.00 ± 7.07 | 90.00 ± 0.00 "
+      "| single | 1 | 64 | 1.5000 ± 0.0000 | 55.00 ± 7.07 | 90.00 ± 0.00 "
       "| 3.00 ± 0.00 | 100 ± 0 | 1.00 | 25.0 ± 0.0 | 7.0 ± 0.0 | - | - |\n";
   EXPECT_NE(table.find(first), std::string::npos) << table;
   const std::string second = "| 180 ± 28 | 1.80 | 25.0 ± 0.0 | 7.0 ± 0.0 | 44.70 ± 0.00 | 94 ± 0 |\n";
@@ -60,6 +66,41 @@ TEST(Compare, TableHasARowAStrategy) {
   all[1].runs[0].hidden = {};
   // An average would be over other runs than the rest of the row.
   EXPECT_FALSE(comparison_json(all)[1].contains("hidden"));
+}
+
+// A row of a sweep, with the accuracy of the validation and that of the test.
+ComparedStrategy combination(const std::string& lr, double validation, double test) {
+  ComparedStrategy out{"single", 1, {run_of(2, test, 100)}, {{"lr", lr}, {"hidden", "8"}}};
+  out.runs[0].val_top1 = validation;
+  return out;
+}
+
+TEST(Compare, TableOfASweepHasItsSettingsAndTheBestByValidation) {
+  std::vector<ComparedStrategy> all = {combination("0.1", 0.5, 0.9), combination("0.01", 0.75, 0.6)};
+  const Table table = comparison_table(all);
+  EXPECT_TRUE(
+      table.markdown().starts_with("| lr | hidden | strategy | devices | images per step | validation top-1, % |"))
+      << table.markdown();
+  EXPECT_MENTIONS(table.markdown(), "\n| 0.01 | 8 | single | 1 | 64 | 75.00 | 1.5000 | 60.00 |");
+  EXPECT_EQ(best_text({&all[0], &all[1]}), "Best validation top-1: lr 0.01, hidden 8. ");
+  const Table flat = flat_table(comparison_json(all));
+  EXPECT_TRUE(flat.csv().starts_with("strategy,devices,lr,hidden,seeds,runs,batch,val_top1,")) << flat.csv();
+  EXPECT_MENTIONS(flat.csv(), "\nsingle,1,0.01,8,2,out/2,64,0.75,1.5,0.6,0.9,");
+  for (ComparedStrategy& s : all) s.runs[0].val_top1 = {};
+  EXPECT_EQ(best_text({&all[0], &all[1]}), "Best top-1: lr 0.1, hidden 8. ");
+  EXPECT_LACKS(comparison_table(all).markdown(), "validation");
+  for (ComparedStrategy& s : all) s.settings.clear();
+  EXPECT_EQ(best_text({&all[0], &all[1]}), "");
+}
+
+TEST(Compare, PlotOfALargeSweepHasTheBest) {
+  std::vector<ComparedStrategy> all;
+  for (int i = 0; i < 9; ++i) all.push_back(combination(concat("0.", i), 0.1 * i, 0.5));
+  const std::string svg = comparison_plot(all, "mlp");
+  test::expect_xml(svg);
+  EXPECT_MENTIONS(svg, "mlp: the 5 best of 9");
+  EXPECT_MENTIONS(svg, ">lr 0.8, hidden 8, single on 1 device<");
+  EXPECT_LACKS(svg, ">lr 0.3, hidden 8");
 }
 
 TEST(Compare, PlotIsWellFormed) {
@@ -113,6 +154,69 @@ TEST_F(CompareCommand, TrainsEachOnceAndWritesTheTable) {
   EXPECT_EQ(file("single-1-seed-2/metrics.jsonl").substr(0, kept.find('\n')), kept.substr(0, kept.find('\n')));
   ASSERT_EQ(run("--strategies single --seeds 2 --epochs 1 --lr 0.1 --overwrite"), 0) << err;
   EXPECT_NE(file("single-1-seed-2/config.toml").find("lr = 0.1"), std::string::npos);
+}
+
+TEST_F(SweepCommand, TrainsAllCombinationsAndGoesOn) {
+  const std::string flags = "--vary lr=1e-3,3e-3 --vary hidden=4,8 --seeds 2,4 ";
+  ASSERT_EQ(run(flags), 0) << err;
+  EXPECT_MENTIONS(out, "| lr | hidden | strategy | devices | images per step | validation top-1, % | test loss |");
+  EXPECT_MENTIONS(out, "[8/8] lr-0.003-hidden-8-single-1-seed-4\n");
+  EXPECT_MENTIONS(out, "Best validation top-1: lr ");
+  const Json rows = parse_json(file("compare.json"))["strategies"];
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[1]["settings"], (Json{{"lr", "0.001"}, {"hidden", "8"}}));
+  EXPECT_TRUE(rows[1]["val_top1"].contains("deviation"));
+  const std::string csv = file("compare.csv");
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 5);
+  EXPECT_MENTIONS(file("lr-0.003-hidden-4-single-1-seed-2/config.toml"), "hidden = 4\n");
+  EXPECT_MENTIONS(file("lr-0.003-hidden-4-single-1-seed-2/config.toml"), "lr = 0.003\n");
+  EXPECT_MENTIONS(file("report.html"), R"("comparison":{"title":"mlp on shapes, 1 epoch")");
+  EXPECT_MENTIONS(file("report.html"), R"("heads":["lr","hidden",)");
+  test::expect_xml(file("compare.svg"));
+
+  fs::remove_all(folder_ / "r/lr-0.003-hidden-8-single-1-seed-4");
+  ASSERT_EQ(run(flags), 0) << err;
+  EXPECT_MENTIONS(out,
+                  "[7/8] lr-0.003-hidden-4-single-1-seed-4: already finished\n[8/8] "
+                  "lr-0.003-hidden-8-single-1-seed-4\n  epoch 1/1");
+  EXPECT_EQ(parse_json(file("compare.json"))["strategies"][3]["test_loss"], rows[3]["test_loss"]);
+}
+
+TEST_F(CompareCommand, AWrongSweepTrainsNothing) {
+  for (const auto& [flags, part] : std::vector<std::pair<std::string, std::string>>{
+           {"lrr=1,2", "--vary: unknown key 'lrr'; did you mean lr?"},
+           {"lr=0.1,abc", "--vary: lr abc: --lr: expected a number of at least 0, got 'abc'"},
+           {"lr=0.1 --vary optimizer=adam,adma", "--optimizer: unknown value 'adma'; did you mean adam?"},
+           {"lr=1e-3,0.001", "lr-0.001-single-1 is there twice"},
+           {"lr=1,1", "expected different values"},
+           {"lr=1 --vary lr=2", "--vary lr: given twice"},
+           {"lr=1 --lr 2", "--lr and --vary lr: give only one of them"},
+           {"3", "--vary 3: expected NAME=VALUE,VALUE"},
+           {"lr=", "--vary lr: expected at least one"},
+           {"seed=1,2", "--vary seed: use --seeds"},
+           {"run=a,b", "--vary run: use --out"},
+           {"temperature=1,2", "--temperature: only for self-supervised methods"},
+           {"momentum=0.8,0.9", "--vary: momentum 0.8: --momentum: not a setting of adam; sgd"},
+           {"warmup-epochs=1,9 --epochs 3", "--vary: warmup-epochs 9: --warmup-epochs 9: longer than the training"},
+           {"lr=1,2 --memory", "--vary: for trainings; leave out --inference and --memory"}})
+    expect_error("--devices 1 --vary " + flags, 2, part);
+  EXPECT_FALSE(fs::exists(folder_ / "r"));
+}
+
+TEST_F(CompareCommand, TheTableSaysHowManyImagesAStepHas) {
+  ASSERT_EQ(run("--batch-size-per-rank 16 --strategies single,ddp --seeds 2 --epochs 1 --max-steps 2"), 0) << err;
+  EXPECT_MENTIONS(out, "| single | 1 | 16 |");
+  EXPECT_MENTIONS(out, "| ddp | 2 | 32 |");
+}
+
+// Those of `train`, which are compiled in.
+TEST_F(CompareCommand, StartsFromARecipe) {
+  const std::string flags = "--preset shapes_mlp --strategies single --seeds 2 --max-steps 2 ";
+  ASSERT_EQ(run(flags), 0) << err;
+  EXPECT_MENTIONS(file("single-1-seed-2/config.toml"), "test-size = 60\n");
+  ASSERT_EQ(run(flags), 0) << err;
+  EXPECT_MENTIONS(out, "single-1-seed-2: already finished");
+  expect_error("--preset corrected --strategies single", 2, "--preset corrected: a recipe of ringtape pretrain");
 }
 
 TEST_F(CompareCommand, FinishedRunsWhoseMetricsWereChangedAreRefused) {

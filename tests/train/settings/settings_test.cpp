@@ -4,11 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <regex>
+#include <set>
 
 #include "nn/ssl/method.h"
 #include "tests/support/cli_command.h"
 #include "train/settings/given.h"
+#include "train/settings/presets.h"
 
 namespace ringtape {
 namespace {
@@ -180,6 +183,21 @@ TEST(SettingsOfAFile, OfEarlierVersionsMeanWhatTheyMeant) {
 // In no file of configs/ssl.
 const nn::RegisterMethod kNewMethod({.name = "new_method", .summary = "what somebody adds", .make = nullptr});
 
+TEST(Presets, AreTheFilesOfConfigs) {
+  std::set<std::string> files, names;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(RINGTAPE_SOURCE_DIR "/configs"))
+    if (entry.path().extension() == ".toml" && !files.insert(entry.path().stem()).second) ADD_FAILURE() << entry.path();
+  for (const Preset& preset : presets()) {
+    names.insert(preset.name);
+    EXPECT_TRUE(std::string_view(preset.text).starts_with("# ")) << preset.name;  // what `ringtape list` says of it
+    if (preset.self_supervised) continue;
+    TrainOptions o;
+    apply_settings(o, {read_preset(preset.name)});
+    EXPECT_NO_THROW((void)resolve(o)) << preset.name;
+  }
+  EXPECT_EQ(names, files);
+}
+
 TEST(SettingsOfANewMethod, AreThoseOfTheDefaultPreset) {
   TrainOptions o;
   apply_settings(o, {read_preset({}, "new_method")});
@@ -196,14 +214,14 @@ TEST_F(ComponentSettings, AreShownWithTheirComponent) {
                     all = run("pretrain --help-all").out;
   EXPECT_LACKS(usual, "--queue");
   EXPECT_LACKS(usual, "--weight-decay");
-  EXPECT_MENTIONS(usual, "--lr X");
-  EXPECT_MENTIONS(usual, "`ringtape pretrain --help` with --data NAME, --gradient-reduction NAME,");
+  EXPECT_MENTIONS(usual, "--base-lr X");
+  EXPECT_MENTIONS(usual, "`ringtape pretrain --help-all` shows all flags, --help with --data NAME,");
   EXPECT_MENTIONS(moco, "\nMethod moco:\n  --temperature X");
   EXPECT_MENTIONS(moco, "[4096]");
   EXPECT_LACKS(moco, "--prototypes");
   for (const char* heading : {"Method moco", "Method swav", "Model mlp", "Optimizer lars", "Data shapes"})
     EXPECT_MENTIONS(all, concat("\n", heading, ":\n"));
-  EXPECT_LACKS(all, "--help-all shows");
+  EXPECT_LACKS(all, "--help-all` shows");
   EXPECT_MENTIONS(run("train --help --optimizer lars").out, "\nOptimizer lars:\n");
 }
 

@@ -19,9 +19,7 @@ TEST_F(ViewTest, AFinishedRunIsShownWhole) {
   RunList list({at("runs")});
   const std::string id = at("runs/a");
   const Json run = entry(list, id);
-  EXPECT_EQ(run["state"], Json("finished"));
-  EXPECT_EQ(run["name"], Json("a"));
-  EXPECT_EQ(run["model"], Json("mlp"));
+  EXPECT_EQ((Json{run["state"], run["name"], run["model"]}), (Json{"finished", "a", "mlp"}));
   EXPECT_EQ(run["strategy"], Json("single"));
   EXPECT_EQ(run["epochs"], Json(3));
   EXPECT_EQ(run["epoch"], Json(3));
@@ -29,7 +27,8 @@ TEST_F(ViewTest, AFinishedRunIsShownWhole) {
   EXPECT_EQ(run["step"], Json(12));
   EXPECT_EQ(run["batch"], Json(16));
   EXPECT_EQ(run["best"]["split"], Json("val"));
-  EXPECT_TRUE(run["seconds_left"].is_null());
+  EXPECT_TRUE(run["seconds_left"].is_null() && run["seconds"] > Json(0));
+  for (const char* split : {"train", "val", "test"}) EXPECT_EQ(run["results"][split].size(), 2u) << split;
   const Json details = parse_json(*list.run(id));
   EXPECT_EQ(details["config"]["hidden"], Json(8));
   EXPECT_EQ(details["config"]["flip"], Json(false));
@@ -382,6 +381,8 @@ TEST_F(ViewTest, AReportIsOneFileWithAllOfIt) {
   write_file(hostile + "/train.log", "</script><script>alert(1)</script><!--\n");
   write_report(at("r.html"), {hostile});
   EXPECT_EQ(read_file(at("r.html")).find("</script><script>alert"), std::string::npos);
+  write_report(at("r.html"), {hostile}, {{"title", "<b>"}, {"heads", {"lr"}}, {"rows", {{"0.1"}}}});
+  EXPECT_MENTIONS(read_file(at("r.html")), R"("comparison":{"title":"\u003cb>","heads":["lr"],"rows":[["0.1"]]})");
 }
 
 TEST_F(ViewTest, AnotherRunInItsPlaceHasNoneOfItsSnapshots) {
