@@ -51,7 +51,7 @@ class Run:
         self.name, self.state, self.method, self.classes = name, state, method, classes
         self.per_epoch, self.seed = per_epoch, seed
         self.lines, self.snapshots, self.log = [], {}, []
-        self.trace = None
+        self.trace, self.env = None, {"cores": 2}
         self.config = {"model": "cnn", "epochs": epochs, "lr": 0.001 * (1 + seed), "seed": seed}
         self.started = 1000000 + seed
         self.info = dict(method=method, model="fashion_cnn", data="mnist", strategy="single",
@@ -90,8 +90,10 @@ class Run:
         last = next((line for line in reversed(self.lines) if line.get("step")), {})
         tops = [line["top1"] for line in self.lines if line["split"] in ("val", "knn")]
         best = {"split": "knn" if self.method else "val", "top1": max(tops)} if tops else None
+        results = {line["split"]: {key: line[key] for key in ("loss", "top1") if key in line}
+                   for line in self.lines if line["split"] != "train_step"}
         return dict(self.info, id=self.name, name=self.name, state=self.state, best=best,
-                    started=self.started, updated=int(STARTED) - 200,
+                    results=results, seconds=100 - self.seed, started=self.started, updated=int(STARTED) - 200,
                     epoch=last.get("epoch"), step=last.get("step"),
                     seconds_left=12.5 if self.state == "running" else None)
 
@@ -251,7 +253,7 @@ class Server:
                     "runs": [run.listed() for run in self.runs.values()]}
         if path == "/api/run":
             run = named[query["id"][0]]
-            out = {"id": run.name, "config": run.config, "env": {"cores": 2}, "log": run.log}
+            out = {"id": run.name, "config": run.config, "env": run.env, "log": run.log}
             return dict(out, trace=run.trace) if run.trace else out
         if path == "/api/metrics":
             wanted = [text.split(":", 1) for text in query["run"]]

@@ -6,6 +6,7 @@ const kLetters = 'ABCDEFGH';
 
 const choice = {
   chosen: [],                 // ids of the chosen runs, in the order of their letters
+  sort: 'newest',             // of the list
   x: 'step', smooth: 0.6, log: true, clip: true, share: false,
   window: null,               // part of the x axis that is shown: [from, to]
   focus: null,                // the run under the pointer; all others are dimmed
@@ -40,6 +41,7 @@ function writeAddress() {
   slots.forEach((id, i) => id && query.set(kLetters[i], id));
   query.set('x', choice.x);
   query.set('smooth', choice.smooth);
+  if (choice.sort !== 'newest') query.set('sort', choice.sort);
   for (const name of ['log', 'clip', 'share']) query.set(name, Number(choice[name]));
   if (choice.window) query.set('window', choice.window.map(v => Number(v.toPrecision(6))).join());
   if (choice.look) query.set('look', choice.look);
@@ -53,6 +55,7 @@ function readAddress() {
   const named = [...kLetters].some(l => query.has(l));
   if (named) [...kLetters].forEach((l, i) => { slots[i] = query.get(l) || null; });
   if (Object.hasOwn(axes, query.get('x') ?? '')) choice.x = query.get('x');
+  if (Object.hasOwn(sorts, query.get('sort') ?? '')) choice.sort = query.get('sort');
   if (query.has('smooth')) choice.smooth = clamp(Number(query.get('smooth')) || 0, 0, 0.98);
   for (const name of ['log', 'clip', 'share']) if (query.has(name)) choice[name] = query.get(name) === '1';
   const part = (query.get('window') || '').split(',').map(Number);

@@ -31,6 +31,33 @@ function bestTitle(run) {
   return `${run.id} · best ${bestNames[run.best.split] || ''} accuracy ${percent(run.best.top1)}`;
 }
 
+// The orders of the list: by what, the lowest first, and how it is said in a row.
+const accuracyOf = run => run.best?.top1;
+const lossOf = run => ['test', 'val', 'train'].map(split => run.results?.[split]?.loss).find(isNumber);
+const sorts = {
+  newest: { name: 'newest', of: () => 0, say: run => percentOrNothing(accuracyOf(run)) },
+  accuracy: { name: 'accuracy', of: run => -accuracyOf(run), say: run => percentOrNothing(accuracyOf(run)) },
+  loss: { name: 'loss', of: lossOf, say: run => isNumber(lossOf(run)) ? num(lossOf(run), 4) : '' },
+  time: { name: 'time', of: run => run.seconds, say: run => isNumber(run.seconds) ? secs(run.seconds) : '' },
+  name: { name: 'name', of: run => nameOf(run.id), say: run => percentOrNothing(accuracyOf(run)) },
+};
+const percentOrNothing = v => isNumber(v) ? percent(v) : '';
+
+// Runs without a value are last.
+function inSortedOrder(runs) {
+  const of = sorts[choice.sort].of, known = v => typeof v === 'string' || isNumber(v);
+  return [...runs].sort((a, b) => {
+    const [x, y] = [of(a), of(b)];
+    if (!known(x) || !known(y)) return known(y) - known(x);
+    return typeof x === 'string' ? x.localeCompare(y) : x - y;
+  });
+}
+function sortRuns(sort) {
+  choice.sort = sort;
+  writeAddress();
+  drawList();
+}
+
 // A row of the list: { item, button, show(run) }.
 function makeRow(id) {
   const box = el('span'), name = el('span', { className: 'name' }), best = el('span', { className: 'best' });
@@ -49,7 +76,7 @@ function makeRow(id) {
     box.style.cssText = slot >= 0 ? `--c:var(--r${slot})` : '';
     setText(box, slot >= 0 ? letter(id) : '');
     setText(name, nameOf(id));
-    setText(best, isNumber(run.best?.top1) ? percent(run.best.top1) : '');
+    setText(best, sorts[choice.sort].say(run));
     setText(sub, subtitle(run));
     setText(when, whenText(run));
     when.className = 'when ' + stateOf(run);
@@ -64,7 +91,7 @@ function makeRow(id) {
 function listedRuns() {
   const word = $('filter').value.trim().toLowerCase();
   const match = run => [run.id, run.name, subtitle(run)].join(' ').toLowerCase().includes(word);
-  return groups.map(([state]) => store.runs.filter(run => stateOf(run) === state && match(run)));
+  return groups.map(([state]) => inSortedOrder(store.runs).filter(run => stateOf(run) === state && match(run)));
 }
 
 let refused = false;          // the reader has tried to choose one more than there are places

@@ -38,6 +38,7 @@ function embeddedSource(data) {
   const own = (object, key) => object && Object.hasOwn(object, key) ? object[key] : null;
   return {
     live: false,
+    comparison: data.comparison,
     runs: async () => data.runs,
     run: async id => own(data.run, id) || { id },
     metrics: async wanted => ({ metrics: Object.fromEntries(wanted.map(([id]) => [id, own(data.metrics, id)])) }),

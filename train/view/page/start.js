@@ -131,6 +131,8 @@ function start() {
     settingsPanel, confusionPanel, samplesPanel, viewsPanel, filtersPanel, mapPanel, neighboursPanel];
   for (const make of makers) panels.push(make());
   $('panels').append(...panels.map(panel => panel.element));
+  panels.push(comparisonPanel());
+  $('panels').prepend(panels.at(-1).element);
   if (source.live) askAgain();
   else poll(true);
   addEventListener('hashchange', () => {

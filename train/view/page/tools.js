@@ -9,6 +9,7 @@ function drawTools() {
   $('smooth-out').textContent = choice.smooth.toFixed(2);
   $('log').checked = choice.log;
   $('clip').checked = choice.clip;
+  $('sort').value = choice.sort;
 }
 
 function set(change) {
@@ -70,7 +71,7 @@ function onKey(event) {
     showList(false);
     document.activeElement?.blur();
   }
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.('input[type=search]')) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.('input[type=search], select')) return;
   const shortcut = shortcuts.find(([key]) => key === event.key);
   if (!shortcut) return;
   event.preventDefault();
@@ -88,6 +89,8 @@ function wireTools() {
   $('clip').onchange = () => set({ clip: $('clip').checked });
   $('reset').onclick = () => set({ window: null });
   $('filter').oninput = drawList;
+  for (const [value, sort] of Object.entries(sorts)) $('sort').append(el('option', { value }, sort.name));
+  $('sort').onchange = () => sortRuns($('sort').value);
   $('theme').onclick = otherTheme;
   $('help-button').onclick = toggleHelp;
   document.querySelector('.skip').onclick = event => {      // the address is for choices
