@@ -138,5 +138,17 @@ def embed(target, **flags):
 
 
 def runs(folder="runs", **flags):
-    """The trainings below a folder, a dict each: results, times, and the settings that differ between them."""
-    return json.loads(run("runs", folder, json=True, **flags))
+    """The trainings in a folder, a dict each: name, state, results, time in seconds, and the settings that differ
+    between them; None where a run has none. Flags are those of `ringtape runs`: sort="top-1"."""
+    import csv
+
+    def value(text):
+        for kind in int, float:
+            try:
+                return kind(text)
+            except ValueError:
+                pass
+        return text or None
+
+    rows = csv.DictReader(run("runs", folder, csv=True, **flags).splitlines(keepends=True))
+    return [{name: value(text) for name, text in row.items()} for row in rows]

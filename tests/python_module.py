@@ -58,6 +58,11 @@ def main():
             for row, one in zip(logits.softmax(1).tolist(), predicted):
                 for top in one["top"]:
                     assert abs(row[model.classes.index(top["class"])] - top["probability"]) < 1e-6, (target, one)
+    found = {one["name"]: one for one in ringtape.runs()}
+    assert found["net"]["model"] == "resnet18" and found["mlp"]["model"] == "mlp", found
+    assert 0 <= found["net"]["top-1"] <= 1 and found["net"]["hidden"] is None and found["mlp"]["hidden"] == 8, found
+    assert ringtape.runs("pets") == []
+
     if has("numpy"):
         features, known = ringtape.embed("net")
         assert features.shape == (6, 16) and features.dtype == "float32"

@@ -65,7 +65,7 @@ TrainOptions training_options(const Invocation& invocation, Use use, std::vector
   if (comm::place_of_process() && !before.parallel.entry().replicas && !path.empty()) given[0].leave_out({"devices"});
   if (path.empty() || invocation.flag("preset")) given.push_back(recipe_of(invocation, use));
   const auto weights = initial_weights(invocation);  // whose network it is, unless flags say otherwise
-  if (weights && path.empty()) given.insert(given.begin(), weights->settings);
+  if (weights && path.empty()) given.push_back(weights->settings);
   std::ranges::move(apply_flags(options, invocation, given), std::back_inserter(notes));
   if (weights) options.weights = weights->weights, options.weights_key = weights->set;
   if (std::string& precision = options.execution.precision; !path.empty() && (precision.empty() || precision == "auto"))

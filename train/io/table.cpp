@@ -2,21 +2,14 @@
 
 #include <algorithm>
 
+#include "train/io/csv.h"
+
 namespace ringtape {
 namespace {
 
 std::string csv_line(const std::vector<std::string>& cells) {
   std::string out;
-  for (const std::string& cell : cells) {
-    if (&cell != cells.data()) out += ',';
-    if (cell.find_first_of(",\"\n\r") == std::string::npos) {
-      out += cell;
-      continue;
-    }
-    out += '"';
-    for (const char c : cell) out.append(c == '"' ? 2 : 1, c);
-    out += '"';
-  }
+  for (const std::string& cell : cells) out += concat(&cell == cells.data() ? "" : ",", csv_cell(cell));
   return out + '\n';
 }
 
