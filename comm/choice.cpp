@@ -1,11 +1,11 @@
 #include "comm/choice.h"
 
 #include <bit>
-#include <charconv>
 #include <limits>
 
 #include "comm/algorithm/algorithms.h"
 #include "comm/transport/gpu.h"
+#include "core/parse.h"
 #include "core/registry.h"
 
 namespace ringtape::comm {
@@ -74,14 +74,10 @@ bool offers(const Algorithm* algorithm, Collective kind) { return algorithm && a
 
 constexpr std::string_view kExample = "; expected algorithms and ranges of bytes, as in ring:0-64K;direct:64K-";
 
-size_t parse_bytes(std::string_view text, std::string_view all) {
-  size_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view unit = text.substr(size_t(end - text.data()));
-  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
-  RT_CHECK_AS(UsageError, error == std::errc{} && shift >= 0 && value <= kAny >> shift, "RINGTAPE_ALLREDUCE=", all,
-              ": '", text, "' is not a number of bytes", kExample);
-  return value << shift;
+size_t bytes_in(std::string_view text, std::string_view all) {
+  const auto bytes = parse_bytes(text);
+  RT_CHECK_AS(UsageError, bytes, "RINGTAPE_ALLREDUCE=", all, ": '", text, "' is not a number of bytes", kExample);
+  return *bytes;
 }
 
 }  // namespace
@@ -103,8 +99,8 @@ std::vector<Choice::Range> Choice::parse(std::string_view text) {
       const std::string_view bytes = item.substr(colon + 1);
       const size_t dash = bytes.find('-');
       RT_CHECK_AS(UsageError, dash != bytes.npos, origin, "'", bytes, "' is not a range of bytes", kExample);
-      range.from = parse_bytes(bytes.substr(0, dash), text);
-      if (dash + 1 < bytes.size()) range.to = parse_bytes(bytes.substr(dash + 1), text);
+      range.from = bytes_in(bytes.substr(0, dash), text);
+      if (dash + 1 < bytes.size()) range.to = bytes_in(bytes.substr(dash + 1), text);
       RT_CHECK_AS(UsageError, range.from < range.to, origin, "the range '", bytes, "' is empty", kExample);
     }
     ranges.push_back(range);

@@ -3,11 +3,11 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <vector>
 
+#include "core/parse.h"
 #include "core/text.h"
 
 namespace ringtape {
@@ -18,12 +18,6 @@ struct Words {
   std::string first, second;
   explicit Words(const std::string& path) { std::ifstream(path) >> first >> second; }
 };
-
-std::optional<int64_t> number(const std::string& text) {
-  int64_t out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc{} && end == text.data() + text.size() && !text.empty() ? std::optional(out) : std::nullopt;
-}
 
 template <class T> void take_less(std::optional<T>& least, std::optional<T> other) {
   if (other && (!least || *other < *least)) least = other;
@@ -62,17 +56,18 @@ std::optional<double> Cgroups::cpus() const {
   std::optional<double> least;
   for_each_group(*this, "cpu", [&](const std::string& group) {
     const Words max(group + "/cpu.max");
-    take_less(least, share(number(max.first), number(max.second)));
-    take_less(least, share(number(Words(group + "/cpu.cfs_quota_us").first),
-                           number(Words(group + "/cpu.cfs_period_us").first)));
+    take_less(least, share(parse_number<int64_t>(max.first), parse_number<int64_t>(max.second)));
+    take_less(least, share(parse_number<int64_t>(Words(group + "/cpu.cfs_quota_us").first),
+                           parse_number<int64_t>(Words(group + "/cpu.cfs_period_us").first)));
   });
   return least;
 }
 
 std::optional<int64_t> Cgroups::processes() const {
   std::optional<int64_t> least;
-  for_each_group(*this, "pids",
-                 [&](const std::string& group) { take_less(least, number(Words(group + "/pids.max").first)); });
+  for_each_group(*this, "pids", [&](const std::string& group) {
+    take_less(least, parse_number<int64_t>(Words(group + "/pids.max").first));
+  });
   return least;
 }
 
@@ -81,7 +76,8 @@ std::optional<int64_t> Cgroups::memory() const {
   std::optional<int64_t> least;
   for_each_group(*this, "memory", [&](const std::string& group) {
     for (const char* file : {"/memory.max", "/memory.limit_in_bytes"})
-      if (const auto limit = number(Words(group + file).first); limit && *limit < kUnlimited) take_less(least, limit);
+      if (const auto limit = parse_number<int64_t>(Words(group + file).first); limit && *limit < kUnlimited)
+        take_less(least, limit);
   });
   return least;
 }
@@ -93,7 +89,7 @@ std::optional<int64_t> Cgroups::oom_kills() const {
       if (count) return;  // that of the group itself, which counts kills for a parent's limit, too
       std::ifstream file(group + name);
       for (std::string key, value; !count && file >> key >> value;)
-        if (key == "oom_kill") count = number(value);
+        if (key == "oom_kill") count = parse_number<int64_t>(value);
     }
   });
   return count;

@@ -1,10 +1,9 @@
 #include "core/device.h"
 
-#include <charconv>
-
 #include "core/cgroup.h"
 #include "core/check.h"
 #include "core/env.h"
+#include "core/parse.h"
 #include "core/runtime.h"
 
 namespace ringtape {
@@ -16,16 +15,10 @@ std::string Device::str() const { return concat(name_of_type(type), ':', index);
 Device parse_device(const std::string& text) {
   const size_t colon = text.find(':');
   const std::string type = text.substr(0, colon);
-  int index = 0;
-  bool valid = type == "cpu" || type == "cuda";
-  if (colon != std::string::npos) {
-    const char *begin = text.data() + colon + 1, *end = text.data() + text.size();
-    const auto [parsed, error] = std::from_chars(begin, end, index);
-    valid = valid && error == std::errc{} && parsed == end && index >= 0 && index < kMaxDevices;
-  }
-  RT_CHECK_AS(UsageError, valid, "unknown device '", text, "': expected cpu, cpu:N, cuda or cuda:N with N below ",
-              kMaxDevices);
-  return {type == "cpu" ? DeviceType::cpu : DeviceType::cuda, index};
+  const auto index = colon == std::string::npos ? 0 : parse_number(text.substr(colon + 1), 0, kMaxDevices - 1);
+  RT_CHECK_AS(UsageError, (type == "cpu" || type == "cuda") && index, "unknown device '", text,
+              "': expected cpu, cpu:N, cuda or cuda:N with N below ", kMaxDevices);
+  return {type == "cpu" ? DeviceType::cpu : DeviceType::cuda, *index};
 }
 
 // Null if the type is not built in.

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
 #include "core/check.h"
 #include "core/env_rank.h"
+#include "core/parse.h"
 #include "core/registry.h"
 
 namespace ringtape::env {
@@ -79,11 +79,9 @@ static std::string read(const char* name) {
 static int read_int(const char* name, int low, int high, int fallback = 0) {
   const std::string value = read(name);
   if (value.empty()) return fallback;
-  int out = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), out);
-  RT_CHECK_AS(UsageError, error == std::errc{} && end == value.data() + value.size() && out >= low && out <= high, name,
-              "=", value, ": expected a whole number from ", low, " to ", high);
-  return out;
+  const auto out = parse_number(value, low, high);
+  RT_CHECK_AS(UsageError, out, name, "=", value, ": expected a whole number from ", low, " to ", high);
+  return *out;
 }
 
 std::string cache_folder() {

@@ -1,11 +1,10 @@
 #include "core/fields.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <sstream>
 #include <type_traits>
 
+#include "core/parse.h"
 #include "core/registry.h"
 #include "core/settings.h"
 
@@ -30,14 +29,12 @@ static std::string parse(bool& value, const FieldInfo&, const std::string& text)
 }
 
 template <class T> static std::string parse(T& value, const FieldInfo& info, const std::string& text) {
-  T parsed{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+  const std::optional<T> parsed = parse_number<T>(text);
   const Bounds& r = info.range;
-  const double x = double(parsed);
-  const bool valid = error == std::errc{} && end == text.data() + text.size() && std::isfinite(x) &&
-                     (r.above_low ? x > r.low : x >= r.low) && (r.below_high ? x < r.high : x <= r.high);
-  if (valid) {
-    value = parsed;
+  const double x = double(parsed.value_or(0));
+  const bool within = (r.above_low ? x > r.low : x >= r.low) && (r.below_high ? x < r.high : x <= r.high);
+  if (parsed && std::isfinite(x) && within) {
+    value = *parsed;
     return "";
   }
   std::string expected = std::is_integral_v<T> ? "a whole number" : "a number";
@@ -66,11 +63,7 @@ std::string set_field(const FieldRef& value, const FieldInfo& info, const std::s
 void Selection::add(std::string_view part, const Settings& settings) { parts.push_back({std::string(part), settings}); }
 
 std::vector<std::string> Several::chosen() const {
-  std::vector<std::string> out;
-  if (names.empty()) return out;
-  std::istringstream in(names + ',');
-  for (std::string name; std::getline(in, name, ',');) out.push_back(name);
-  return out;
+  return names.empty() ? std::vector<std::string>() : split_text(names);
 }
 
 void Several::check(const std::string& kind) const {

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "autograd/ops/common.h"
+#include "core/parse.h"
 #include "core/printable.h"
 #include "kernels/copy.h"
 
@@ -38,10 +39,7 @@ struct Equation {
       result = all.substr(arrow + 2);
       all.resize(arrow);
     }
-    for (size_t begin = 0, end; begin <= all.size(); begin = end + 1) {
-      end = std::min(all.find(',', begin), all.size());
-      operands.push_back(all.substr(begin, end - begin));
-    }
+    operands = split_text(all);
   }
   template <class... Parts> void check(bool holds, const Parts&... parts) const {
     RT_CHECK_AS(ShapeError, holds, "einsum: '", text, "': ", parts...);

@@ -1,26 +1,22 @@
 #include "comm/job/assignment.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "core/check.h"
+#include "core/parse.h"
 
 namespace ringtape::comm {
-
-namespace {
 
 constexpr const char* kDamaged = "the store has a damaged record of the job";
 
 // Takes what is before the next `end` from the text; nullopt: the text has ended.
-std::optional<std::string_view> take(std::optional<std::string_view>& text, char end) {
+static std::optional<std::string_view> take(std::optional<std::string_view>& text, char end) {
   if (!text) return std::nullopt;
   const size_t at = text->find(end);
   const std::string_view out = text->substr(0, at);
   text = at == text->npos ? std::nullopt : std::optional(text->substr(at + 1));
   return out;
 }
-
-}  // namespace
 
 std::string Cells::word() {
   const auto out = take(rest_, '\t');
@@ -29,11 +25,9 @@ std::string Cells::word() {
 }
 
 int64_t Cells::number() {
-  const std::string cell = word();
-  int64_t out = 0;
-  const auto [at, error] = std::from_chars(cell.data(), cell.data() + cell.size(), out);
-  RT_CHECK_AS(CommError, error == std::errc() && at == cell.data() + cell.size(), kDamaged);
-  return out;
+  const auto out = parse_number<int64_t>(word());
+  RT_CHECK_AS(CommError, out, kDamaged);
+  return *out;
 }
 
 std::string one_line(std::string text) {

@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <fstream>
 
 #include "core/check.h"
+#include "core/parse.h"
 
 namespace ringtape::comm {
 
@@ -26,12 +26,9 @@ class Variables {
     if (!value && fallback) return *fallback;
     RT_CHECK_AS(UsageError, value, name, " is not set, but other variables of ", launcher_,
                 " are; set it, or none of them");
-    int out = 0;
-    const char* const end = value->data() + value->size();
-    const auto [at, error] = std::from_chars(value->data(), end, out);
-    RT_CHECK_AS(UsageError, error == std::errc() && at == end && out >= low && out <= high, name, "=", *value,
-                ": expected a whole number from ", low, " to ", high);
-    return out;
+    const auto out = parse_number(*value, low, high);
+    RT_CHECK_AS(UsageError, out, name, "=", *value, ": expected a whole number from ", low, " to ", high);
+    return *out;
   }
 
  private:

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 
 #include "core/limits.h"
 #include "core/log.h"
+#include "core/parse.h"
 #include "train/io/file.h"
 #include "train/io/hash.h"
 #include "train/io/json.h"
@@ -56,11 +56,9 @@ std::string checkpoint_name(const char* prefix, int64_t step) { return fmt::form
 
 // The step in a checkpoint's name; nothing unless checkpoint_name() writes it exactly like this.
 std::optional<int64_t> step_in(const std::string& name, std::string_view prefix) {
-  int64_t step = 0;
   if (!name.starts_with(prefix)) return {};
-  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
-  const bool whole = error == std::errc{} && end == name.data() + name.size() && step >= 0;
-  return whole && name == checkpoint_name(std::string(prefix).c_str(), step) ? std::optional(step) : std::nullopt;
+  const auto step = parse_number<int64_t>(name.substr(prefix.size()), 0, INT64_MAX);
+  return step && name == checkpoint_name(std::string(prefix).c_str(), *step) ? step : std::nullopt;
 }
 
 constexpr int64_t kLongestState = 4 << 20;  // bytes; enough for the counters of 100,000 ranks

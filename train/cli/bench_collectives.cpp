@@ -7,6 +7,7 @@
 #include "comm/bench/simulation.h"
 #include "comm/job/rendezvous.h"
 #include "comm/transport/transports.h"
+#include "core/parse.h"
 #include "core/registry.h"
 #include "train/cli/common.h"
 #include "train/io/file.h"
@@ -23,18 +24,13 @@ constexpr int kMaxBenchRanks = 4096;
 constexpr double kLatency = 30, kBandwidth = 1.5;  // defaults, typical of sockets on one host
 constexpr double kSlower = 0.9;                    // --baseline fails below this fraction of its bandwidth
 
-// Parses "64M".
 int64_t bytes_flag(const Invocation& invocation, const std::string& name, int64_t fallback) {
   const std::string* const given = invocation.flag(name);
   if (!given) return fallback;
-  int64_t value = 0;
-  const char* const end = given->data() + given->size();
-  const auto [rest, error] = std::from_chars(given->data(), end, value);
-  const std::string unit(rest, end);
-  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
-  RT_CHECK_AS(UsageError, error == std::errc{} && shift >= 0 && value >= 1 && value <= (int64_t{1} << 40 >> shift), "-",
-              name, ": expected a number of bytes, as in 16K, 64M or 1G, got '", *given, "'");
-  return value << shift;
+  const auto bytes = parse_bytes(*given);
+  RT_CHECK_AS(UsageError, bytes && *bytes >= 1 && *bytes <= size_t{1} << 40, "-", name,
+              ": expected a number of bytes, as in 16K, 64M or 1G, got '", *given, "'");
+  return int64_t(*bytes);
 }
 
 ReduceOp parse_reduce_op(const std::string& name) {

@@ -1,9 +1,9 @@
 #pragma once
-#include <charconv>
 #include <string>
 #include <vector>
 
 #include "core/check.h"
+#include "core/parse.h"
 #include "train/cli/command.h"
 #include "train/run/metrics_log.h"
 #include "train/settings/given.h"
@@ -28,12 +28,10 @@ std::vector<Flag> recipe_flags(Use use);
 template <class T> T number_flag(const Invocation& invocation, const std::string& name, T low, T high, T fallback) {
   const std::string* const given = invocation.flag(name);
   if (!given) return fallback;
-  T out{};
-  const auto [end, error] = std::from_chars(given->data(), given->data() + given->size(), out);
-  RT_CHECK_AS(UsageError, error == std::errc{} && end == given->data() + given->size() && out >= low && out <= high,
-              name.size() == 1 ? "-" : "--", name, ": expected a ", std::is_integral_v<T> ? "whole " : "",
-              "number from ", low, " to ", high, ", got '", *given, "'");
-  return out;
+  const std::optional<T> out = parse_number(*given, low, high);
+  RT_CHECK_AS(UsageError, out, name.size() == 1 ? "-" : "--", name, ": expected a ",
+              std::is_integral_v<T> ? "whole " : "", "number from ", low, " to ", high, ", got '", *given, "'");
+  return *out;
 }
 
 std::string percent(double fraction);                              // "92.68 %"

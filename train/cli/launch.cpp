@@ -1,12 +1,12 @@
 #include "comm/launch/launch.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "comm/launch/elastic.h"
 #include "comm/store/token.h"
 #include "core/check.h"
 #include "core/env.h"
+#include "core/parse.h"
 #include "train/cli/common.h"
 #include "train/run/stop.h"
 
@@ -19,15 +19,11 @@ constexpr int kMaxLaunchRanks = 4096;
 std::vector<int> ranks_on_machines(const std::string& text) {
   std::vector<int> out;
   int sum = 0;
-  for (size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
-    end = std::min(text.find(',', begin), text.size());
-    const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, out.emplace_back());
-    RT_CHECK_AS(
-        UsageError,
-        error == std::errc{} && rest == text.data() + end && out.back() >= 1 && out.back() <= kMaxLaunchRanks - sum,
-        "-n: expected a whole number from 1 to ", kMaxLaunchRanks, ", or one for each machine as in 4,2, got '", text,
-        "'");
-    sum += out.back();
+  for (const std::string& word : split_text(text)) {
+    const auto ranks = parse_number(word, 1, kMaxLaunchRanks - sum);
+    RT_CHECK_AS(UsageError, ranks, "-n: expected a whole number from 1 to ", kMaxLaunchRanks,
+                ", or one for each machine as in 4,2, got '", text, "'");
+    sum += out.emplace_back(*ranks);
   }
   return out;
 }
@@ -36,13 +32,10 @@ std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
   if (text == "all") return {};
   std::set<int> out;
   if (text == "none") return out;
-  for (size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
-    end = std::min(text.find(',', begin), text.size());
-    int rank = -1;
-    const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, rank);
-    RT_CHECK_AS(UsageError, error == std::errc{} && rest == text.data() + end && rank >= 0 && rank < ranks, "--tee ",
-                text, ": expected all, none or ranks from 0 to ", ranks - 1, ", as in 0,2");
-    out.insert(rank);
+  for (const std::string& word : split_text(text)) {
+    const auto rank = parse_number(word, 0, ranks - 1);
+    RT_CHECK_AS(UsageError, rank, "--tee ", text, ": expected all, none or ranks from 0 to ", ranks - 1, ", as in 0,2");
+    out.insert(*rank);
   }
   return out;
 }
@@ -86,15 +79,13 @@ void set_store(comm::Launch& l, const Invocation& invocation, const std::string&
   for (const char* name : {"nnodes", "node-rank", "master-addr", "master-port"})
     RT_CHECK_AS(UsageError, !invocation.flag(name), "--join ", where, ": not with --", name);
   const size_t colon = std::min(where.rfind(':'), where.size());
-  const char* const end = where.data() + where.size();
-  const auto [rest, error] = std::from_chars(where.data() + std::min(colon + 1, where.size()), end, l.master_port);
+  const auto port = parse_number(where.substr(std::min(colon + 1, where.size())), 1, 65535);
   l.master_addr = where.substr(0, colon);
   if (l.master_addr.starts_with('[') && l.master_addr.ends_with(']'))
     l.master_addr = l.master_addr.substr(1, l.master_addr.size() - 2);
-  RT_CHECK_AS(
-      UsageError,
-      !l.master_addr.empty() && error == std::errc{} && rest == end && l.master_port > 0 && l.master_port < 65536,
-      "--join: expected HOST:PORT, as in node0:29500, got '", where, "'");
+  RT_CHECK_AS(UsageError, !l.master_addr.empty() && port, "--join: expected HOST:PORT, as in node0:29500, got '", where,
+              "'");
+  l.master_port = *port;
   RT_CHECK_AS(UsageError, !l.token.empty(), "--join: needs the environment variable RINGTAPE_TOKEN, that of the ",
               "job's store");
   l.joins = true;

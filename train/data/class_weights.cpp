@@ -1,27 +1,22 @@
 #include "train/data/class_weights.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "core/check.h"
+#include "core/parse.h"
 
 namespace ringtape {
 
 std::vector<double> listed_class_weights(const std::string& text) {
   if (text == "none" || text == "balanced") return {};
   std::vector<double> out;
-  const char *at = text.data(), *const end = at + text.size();
-  for (bool more = true; more;) {
-    double& weight = out.emplace_back(-1);
-    const auto [rest, error] = std::from_chars(at, end, weight);
-    const bool good = error == std::errc{} && weight >= 0 && std::isfinite(weight) && (rest == end || *rest == ',');
-    RT_CHECK_AS(UsageError, good,
-                "--class-weights: expected none, balanced or a number from 0 up for each class, such "
-                "as 1,2.5,1, got '",
+  for (const std::string& word : split_text(text)) {
+    const auto weight = parse_number(word, 0.0, std::numeric_limits<double>::max());
+    RT_CHECK_AS(UsageError, weight,
+                "--class-weights: expected none, balanced or a number from 0 up for each class, such as 1,2.5,1, got '",
                 text, "'");
-    more = rest != end;
-    at = rest + more;
+    out.push_back(*weight);
   }
   RT_CHECK_AS(UsageError, std::ranges::any_of(out, [](double w) { return w > 0; }), "--class-weights ", text,
               ": all are 0, so that nothing would be learned; set one above 0");

@@ -4,11 +4,11 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 
 #include "core/check.h"
+#include "core/parse.h"
 #include "train/io/json_reader.h"
 #include "train/io/look.h"
 #include "train/io/safetensors.h"
@@ -211,11 +211,9 @@ std::string snapshot_path(const std::string& run, const std::string& name) {
 
 int64_t epoch_of_snapshot(const std::string& name) {
   if (name == "test") return INT64_MAX;
-  int64_t epoch = 0;
-  const std::string_view digits = name.starts_with(kEpoch) ? std::string_view(name).substr(kEpoch.size()) : "";
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), epoch);
-  const bool whole = digits.size() >= 4 && error == std::errc{} && end == digits.data() + digits.size() && epoch > 0;
-  return whole && name == fmt::format("{}{:04}", kEpoch, epoch) ? epoch : 0;
+  if (!name.starts_with(kEpoch)) return 0;
+  const int64_t epoch = parse_number<int64_t>(name.substr(kEpoch.size())).value_or(0);
+  return epoch > 0 && name == fmt::format("{}{:04}", kEpoch, epoch) ? epoch : 0;
 }
 
 std::vector<std::string> snapshots_in(const std::string& run) {

@@ -1,9 +1,9 @@
 #include "train/optim/courses.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "core/check.h"
+#include "core/parse.h"
 
 namespace ringtape {
 
@@ -29,16 +29,13 @@ void visit(Fields& f, MultistepOptions& o) {
 
 double multistep_rate(const Settings& settings, const CourseOfLr& c) {
   const auto& o = settings.as<MultistepOptions>();
-  const char *at = o.milestones.data(), *const end = at + o.milestones.size();
   int64_t before = 0, passed = 0;
-  for (bool more = true; more;) {
-    int64_t epoch = 0;
-    const auto [rest, error] = std::from_chars(at, end, epoch);
-    more = rest != end;
-    RT_CHECK_AS(UsageError, error == std::errc{} && epoch > before && (!more || *rest == ','), "--milestones ",
-                o.milestones, ": expected ascending numbers of epochs, such as 30,60,80");
-    passed += whole_epochs(c) >= epoch;
-    before = epoch, at = rest + 1;
+  for (const std::string& word : split_text(o.milestones)) {
+    const auto epoch = parse_number<int64_t>(word);
+    RT_CHECK_AS(UsageError, epoch && *epoch > before, "--milestones ", o.milestones,
+                ": expected ascending numbers of epochs, such as 30,60,80");
+    passed += whole_epochs(c) >= *epoch;
+    before = *epoch;
   }
   return c.lr * std::pow(o.gamma, double(passed));
 }

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/check.h"
+#include "core/parse.h"
 #include "core/registry.h"
 
 namespace ringtape {
@@ -45,16 +46,6 @@ namespace {
 
 bool is_below(const std::string& name, const std::string& module) { return name.starts_with(module + "."); }
 
-std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> out;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t comma = std::min(text.find(',', begin), text.size());
-    out.push_back(text.substr(begin, comma - begin));
-    begin = comma + 1;
-  }
-  return out;
-}
-
 bool fits(const std::string& pattern, const std::string& name) {
   return is_below(name, pattern) || ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
@@ -91,7 +82,7 @@ std::string block_of(const std::string& name) {
 std::function<bool(const std::string& name)> frozen_by(const std::string& patterns, nn::Module& model,
                                                        const std::string& head) {
   const std::vector<nn::Named> all = nn::all_parameters(model);
-  const std::vector<std::string> words = words_of(patterns);
+  const std::vector<std::string> words = split_text(patterns);
   const auto is_frozen = [words, head](const std::string& name) {
     return std::ranges::any_of(words, [&](const std::string& w) {
       return w == "backbone" && !head.empty() ? !is_below(name, head) : fits(w, name);

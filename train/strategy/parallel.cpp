@@ -1,24 +1,19 @@
 #include "train/strategy/parallel.h"
 
-#include <charconv>
-
 #include "comm/transport/transports.h"
+#include "core/parse.h"
 #include "core/registry.h"
 
 namespace ringtape {
 
 std::vector<int> ParallelOptions::gpus() const {
-  const std::string& list = gpu_ids;
   std::vector<int> out;
-  for (size_t begin = 0; !list.empty() && begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    int id = -1;
-    const auto [rest, error] = std::from_chars(list.data() + begin, list.data() + end, id);
-    RT_CHECK_AS(UsageError, error == std::errc{} && rest == list.data() + end && id >= 0 && id < kMaxDevices,
-                "--gpu-ids ", list, ": expected numbers of GPUs below ", kMaxDevices,
+  if (gpu_ids.empty()) return out;
+  for (const std::string& word : split_text(gpu_ids)) {
+    const auto id = parse_number(word, 0, kMaxDevices - 1);
+    RT_CHECK_AS(UsageError, id, "--gpu-ids ", gpu_ids, ": expected numbers of GPUs below ", kMaxDevices,
                 " separated by commas, as in 0,2");
-    out.push_back(id);
-    begin = end + 1;
+    out.push_back(*id);
   }
   return out;
 }
