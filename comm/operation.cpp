@@ -6,18 +6,16 @@
 
 namespace ringtape::comm {
 
-namespace {
 constexpr std::array<std::string_view, 9> kNames = {
     "barrier", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all"};
 
-constexpr bool reduces(Collective kind) {
+static constexpr bool reduces(Collective kind) {
   return kind == Collective::all_reduce || kind == Collective::reduce_scatter || kind == Collective::reduce;
 }
-constexpr bool has_root(Collective kind) {
+static constexpr bool has_root(Collective kind) {
   return kind == Collective::broadcast || kind == Collective::reduce || kind == Collective::gather ||
          kind == Collective::scatter;
 }
-}  // namespace
 
 // FNV-1a over the fields.
 uint64_t hash_of(std::span<const uint64_t> fields) {

@@ -7,9 +7,7 @@
 
 namespace ringtape::comm {
 
-namespace {
-
-View flat(void* data, DType dtype, int64_t count, Device device) {
+static View flat(void* data, DType dtype, int64_t count, Device device) {
   View v;
   v.data = data;
   v.dtype = dtype;
@@ -22,7 +20,7 @@ View flat(void* data, DType dtype, int64_t count, Device device) {
 
 // If other processes compute, a thread that yields gets its core back only after their whole time slices of several
 // milliseconds; a thread that sleeps gets it when it is woken. False: a yield took long recently, and nothing was done.
-bool yield(Clock::time_point now) {
+static bool yield(Clock::time_point now) {
   constexpr Clock::duration kSlice = std::chrono::microseconds(500), kCrowded = std::chrono::milliseconds(100);
   static std::atomic<Clock::time_point> crowded_until;
   if (now < crowded_until.load(std::memory_order_relaxed)) return false;
@@ -31,8 +29,6 @@ bool yield(Clock::time_point now) {
     crowded_until.store(back + kCrowded, std::memory_order_relaxed);
   return true;
 }
-
-}  // namespace
 
 void Transport::combine(void* y, std::span<const void* const> sources, int64_t count, double factor) {
   if (count == 0) return;

@@ -43,8 +43,6 @@ ringtape_fiber_switch:
 #endif
 
 namespace ringtape {
-namespace {
-
 #if defined(__SANITIZE_ADDRESS__)
 constexpr size_t kStackBytes = 256 << 10;
 #else
@@ -53,9 +51,7 @@ constexpr size_t kStackBytes = 64 << 10;
 constexpr size_t kGuardBytes = 16 << 10;
 constexpr size_t kCacheLine = 64;
 
-thread_local Fiber* left = nullptr;  // the fiber of the last switch
-
-}  // namespace
+static thread_local Fiber* left = nullptr;  // the fiber of the last switch
 
 size_t Fiber::size() { return kStackBytes; }
 

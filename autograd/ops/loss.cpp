@@ -3,10 +3,8 @@
 #include "autograd/ops/common.h"
 
 namespace ringtape {
-namespace {
-
 // A factor of each element, made as large as x; undefined stays so.
-Tensor loss_factor(const char* op, const char* what, const Tensor& w, const Tensor& x) {
+static Tensor loss_factor(const char* op, const char* what, const Tensor& w, const Tensor& x) {
   if (!w.defined()) return w;
   check_same(x, w, op);
   bool fits = w.rank() <= x.rank();
@@ -15,8 +13,8 @@ Tensor loss_factor(const char* op, const char* what, const Tensor& w, const Tens
   return expand(w.detach(), x.shape());
 }
 
-Tensor elementwise_loss(const char* op, LossRule rule, const Tensor& x, const Tensor& target, LossReduction reduction,
-                        const Tensor& w = {}, const Tensor& q = {}) {
+static Tensor elementwise_loss(const char* op, LossRule rule, const Tensor& x, const Tensor& target,
+                               LossReduction reduction, const Tensor& w = {}, const Tensor& q = {}) {
   check_float(x, op);
   check_same(x, target, op);
   RT_CHECK_AS(ShapeError, x.shape() == target.shape(), op, ": expected x and a target of one shape, got ", x.shape(),
@@ -39,8 +37,6 @@ Tensor elementwise_loss(const char* op, LossRule rule, const Tensor& x, const Te
                   return {gradient(0, LossPart::to_input), gradient(1, LossPart::to_target)};
                 });
 }
-
-}  // namespace
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, LossReduction reduction) {
   if (const CastTo to = autocast("mse_loss", x, target)) return mse_loss(to(x), to(target), reduction);

@@ -4,9 +4,7 @@
 #include "kernels/sort.h"
 
 namespace ringtape {
-namespace {
-
-Tensor place_of_extreme(const Tensor& x, int axis, bool keepdim, bool smallest, const char* op) {
+static Tensor place_of_extreme(const Tensor& x, int axis, bool keepdim, bool smallest, const char* op) {
   const int at = axis_of(x, axis, op);
   RT_CHECK_AS(ShapeError, size_along(x, at) > 0, op, ": axis ", at, " of shape ", x.shape(), " has no elements");
   const Tensor seen = three_axes(contiguous(x.detach()), at);
@@ -16,13 +14,13 @@ Tensor place_of_extreme(const Tensor& x, int axis, bool keepdim, bool smallest, 
   return index;
 }
 
-Tensor all_elements(const Tensor& x, const char* op) {
+static Tensor all_elements(const Tensor& x, const char* op) {
   RT_CHECK_AS(ShapeError, x.defined(), op, ": an undefined tensor");
   return reshape(x.detach(), {x.size()});
 }
 
 // The first k elements of x sorted along an axis.
-Sorted first_sorted(const Tensor& x, int at, int64_t k, bool descending, const char* op) {
+static Sorted first_sorted(const Tensor& x, int at, int64_t k, bool descending, const char* op) {
   const int64_t n = size_along(x, at);
   RT_CHECK_AS(ShapeError, n >> 32 == 0, op, ": axis ", at, " of shape ", x.shape(), " has 2^32 elements or more");
   const bool last = at == std::max(x.rank(), 1) - 1;
@@ -42,8 +40,6 @@ Sorted first_sorted(const Tensor& x, int at, int64_t k, bool descending, const c
   });
   return {values, indices};
 }
-
-}  // namespace
 
 Tensor argmax(const Tensor& x, int axis, bool keepdim) { return place_of_extreme(x, axis, keepdim, false, "argmax"); }
 Tensor argmin(const Tensor& x, int axis, bool keepdim) { return place_of_extreme(x, axis, keepdim, true, "argmin"); }

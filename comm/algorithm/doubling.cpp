@@ -3,10 +3,8 @@
 
 namespace ringtape::comm {
 
-namespace {
-
 // Each step exchanges the whole buffer with a rank twice as far away as in the step before, and adds it.
-void doubling_all_reduce(Transport& t, const void* x, void* y) {
+static void doubling_all_reduce(Transport& t, const void* x, void* y) {
   const Team team(t);
   const Fold fold(team);
   const Operation& op = t.operation();
@@ -36,7 +34,7 @@ void doubling_all_reduce(Transport& t, const void* x, void* y) {
 
 // Bruck's algorithm: scratch has the parts from this rank's on, around to the first. If a rank has k parts, the next
 // step fetches k more from the rank k places ahead.
-void doubling_all_gather(Transport& t, const void* x, void* y) {
+static void doubling_all_gather(Transport& t, const void* x, void* y) {
   const size_t width = size_of(t.operation().dtype);
   const int n = t.size(), r = t.rank();
   const int64_t whole = t.part(n - 1).end, own = t.part(r).begin;
@@ -58,13 +56,11 @@ void doubling_all_gather(Transport& t, const void* x, void* y) {
 
 // Dissemination (Hensgen, Finkel and Manber): after step k a rank knows, directly or through others, that 2^k ranks
 // before it have come.
-void doubling_barrier(Transport& t, const void*, void*) {
+static void doubling_barrier(Transport& t, const void*, void*) {
   const int n = t.size(), r = t.rank();
   for (int distance = 1; distance < n; distance *= 2)
     t.exchange({send_to((r + distance) % n, nullptr, 0), recv_from((r + n - distance) % n, nullptr, 0)});
 }
-
-}  // namespace
 
 const Algorithm doubling = {
     .name = "doubling",

@@ -3,9 +3,7 @@
 
 namespace ringtape::comm {
 
-namespace {
-
-void pairwise_all_to_all(Transport& t, const void* x, void* y) {
+static void pairwise_all_to_all(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const size_t width = size_of(op.dtype), bytes = op.bytes();
   const int n = t.size(), r = t.rank();
@@ -19,8 +17,6 @@ void pairwise_all_to_all(Transport& t, const void* x, void* y) {
       t, [&](int to) { return send_to(to, at(x, op.count * to, width), bytes); },
       [&](int from) { return recv_from(from, at(y, op.count * from, width), bytes); });
 }
-
-}  // namespace
 
 const Algorithm pairwise = {.name = "pairwise",
                             .about = "n - 1 messages, one to each rank, in an order that spreads them",

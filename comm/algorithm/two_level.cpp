@@ -4,11 +4,9 @@
 
 namespace ringtape::comm {
 
-namespace {
-
 // Sums each part over the ranks of an island, then with the same part of the other islands, and gathers the parts
 // within the island. Data leaves an island only once, sent by all its ranks at the same time.
-void two_level_all_reduce(Transport& t, const void* x, void* y) {
+static void two_level_all_reduce(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const int g = t.context().island, r = t.rank(), n = t.size();
   RT_CHECK_AS(CommError, g >= 1 && n % g == 0, "two_level: ", n, " ranks are not islands of ", g);
@@ -19,8 +17,6 @@ void two_level_all_reduce(Transport& t, const void* x, void* y) {
   halving_doubling_all_reduce(t, between, own, own, part.size(), last_factor(t));
   ring_all_gather(t, inside, y, op.count);
 }
-
-}  // namespace
 
 const Algorithm two_level = {
     .name = "two_level",

@@ -10,16 +10,14 @@
 
 namespace ringtape::comm {
 
-namespace {
-
-std::string seconds(Seconds s) {
+static std::string seconds(Seconds s) {
   char text[32];
   std::snprintf(text, sizeof text, "%.*f s", s.count() < 10 ? 3 : 1, s.count());
   return text;
 }
 
 // A time of the steady clock as 12:34:56.789 UTC.
-std::string time_of_day(Clock::time_point at) {
+static std::string time_of_day(Clock::time_point at) {
   using std::chrono::milliseconds;
   const auto wall = std::chrono::system_clock::now() -
                     std::chrono::duration_cast<std::chrono::system_clock::duration>(Clock::now() - at);
@@ -29,8 +27,6 @@ std::string time_of_day(Clock::time_point at) {
                 int(ms / 1000 % 60), int(ms % 1000));
   return text;
 }
-
-}  // namespace
 
 Activity& Activity::process() {
   static Activity* const activity = new Activity;  // outlives every thread that may still use it

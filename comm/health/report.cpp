@@ -12,12 +12,10 @@
 
 namespace ringtape::comm {
 
-namespace {
-
 constexpr Seconds kPatience{3};  // time to wait for the rank that gathers the report
 
 // The rows of all ranks; nullopt if another thread or process gathers them.
-std::optional<std::string> gather_rows(Failure& failure) {
+static std::optional<std::string> gather_rows(Failure& failure) {
   if (!failure.claim_report()) return std::nullopt;
   const auto peers = failure.peers();
   return peers ? peers->activities() : Activity::process().rows(&failure);
@@ -25,10 +23,8 @@ std::optional<std::string> gather_rows(Failure& failure) {
 
 constexpr const char *kWaited = " waited ", *kFor = " s for rank ";
 
-int wake = -1;
-void on_sigquit(int) { (void)!::write(wake, "\1\0\0\0\0\0\0", 8); }
-
-}  // namespace
+static int wake = -1;
+static void on_sigquit(int) { (void)!::write(wake, "\1\0\0\0\0\0\0", 8); }
 
 void timed_out(Transport& transport) {
   Failure& failure = *transport.context().failure;

@@ -7,12 +7,10 @@
 
 namespace ringtape::comm {
 
-namespace {
 const std::string kQuestion = "hub/question";  // the rank that asks all others what they are doing
-const Seconds kAnswerTimeout{1};               // how long it waits for the answers
-std::string answer_key(int rank) { return concat("hub/answer/", rank); }
-std::string left_key(int rank) { return concat("hub/left/", rank); }
-}  // namespace
+static const Seconds kAnswerTimeout{1};        // how long it waits for the answers
+static std::string answer_key(int rank) { return concat("hub/answer/", rank); }
+static std::string left_key(int rank) { return concat("hub/left/", rank); }
 
 Hub::Hub(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size, std::string self,
          std::function<void()> changed)

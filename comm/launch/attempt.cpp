@@ -21,14 +21,12 @@
 
 namespace ringtape::comm {
 
-namespace {
-
-int code_of(const siginfo_t& info) { return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status; }
+static int code_of(const siginfo_t& info) { return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status; }
 
 constexpr int kHeldBackMs = 20;  // time between two checks of a full display
 
 // Kills processes that the ranks left behind outside of their process groups: this process has become their parent.
-void kill_strays(pid_t guard) {
+static void kill_strays(pid_t guard) {
   for (bool found = true; found;) {
     found = false;
     std::ifstream children(concat("/proc/self/task/", ::getpid(), "/children"));
@@ -36,8 +34,6 @@ void kill_strays(pid_t guard) {
       if (pid != guard && ::kill(pid, SIGKILL) == 0) found = ::waitpid(pid, nullptr, 0) == pid;
   }
 }
-
-}  // namespace
 
 Attempt::Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard,
                  Display& display)

@@ -7,20 +7,16 @@
 
 namespace ringtape::comm {
 
-namespace {
-
-std::string end_text(int code) {
+static std::string end_text(int code) {
   if (code <= 128) return concat("exit code ", code);
   const char* const name = ::sigabbrev_np(code - 128);
   return concat("killed by signal ", code - 128, name ? concat(" (SIG", name, ")") : "");
 }
 
-std::string tenths(double seconds) {
+static std::string tenths(double seconds) {
   const auto tenths = int64_t(seconds * 10 + 0.5);
   return concat(tenths / 10, ".", tenths % 10, " s");
 }
-
-}  // namespace
 
 std::string Attempt::end_of(const Rank& r) const {
   return concat("rank ", r.rank, " (pid ", r.pid, ") ", r.code <= 128 ? "ended with " : "was ", end_text(r.code),

@@ -15,11 +15,9 @@
 
 namespace ringtape::comm {
 
-namespace {
-
 constexpr const char* kSelf = "/proc/self/exe";
 
-std::vector<char*> pointers(const std::vector<std::string>& words) {
+static std::vector<char*> pointers(const std::vector<std::string>& words) {
   std::vector<char*> out;
   for (const std::string& word : words) out.push_back(const_cast<char*>(word.c_str()));
   out.push_back(nullptr);
@@ -28,8 +26,8 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
 
 // Turns the new process into another program. Only system calls, because other threads may have held locks. Returns
 // only if it fails.
-void become(const ChildSpec& spec, const Signals& signals, char* const* argv, char* const* environment, pid_t parent,
-            int out, int err) {
+static void become(const ChildSpec& spec, const Signals& signals, char* const* argv, char* const* environment,
+                   pid_t parent, int out, int err) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // the parent died before the prctl call
@@ -53,8 +51,6 @@ void become(const ChildSpec& spec, const Signals& signals, char* const* argv, ch
   signals.restore();
   ::execvpe(spec.command[0].empty() ? kSelf : argv[0], argv, environment);
 }
-
-}  // namespace
 
 Child start_child(const ChildSpec& spec, const Signals& signals) {
   PipeEnds out = make_pipe(), err = make_pipe(), failure = make_pipe();

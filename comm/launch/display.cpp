@@ -19,27 +19,23 @@
 
 namespace ringtape::comm {
 
-namespace {
-
 constexpr size_t kBound = 4u << 20;    // maximum of stored bytes of a stream
 constexpr size_t kPortion = 16 << 10;  // bytes written at a time: a reader that takes this much counts as active
 constexpr Seconds kLook{0.02}, kErasing{0.2};
 constexpr const char* kErase = "\r\033[K";
 
-bool is_drawable(int fd) {
+static bool is_drawable(int fd) {
   const char* const terminal = std::getenv("TERM");
   return ::isatty(fd) != 0 && !(terminal && std::strcmp(terminal, "dumb") == 0);
 }
 
 // Whether standard output and error go to the same place, where lines must keep their order: a terminal, or after 2>&1.
-bool is_one_place() {
+static bool is_one_place() {
   struct stat first {
   }, second{};
   return (::isatty(1) && ::isatty(2)) || (::fstat(1, &first) == 0 && ::fstat(2, &second) == 0 &&
                                           first.st_dev == second.st_dev && first.st_ino == second.st_ino);
 }
-
-}  // namespace
 
 struct OutputPortion {
   int stream;

@@ -9,9 +9,7 @@
 
 namespace ringtape::comm {
 
-namespace {
-
-std::string text_of(const std::vector<std::string>& words, char end = kWordEnd) {
+static std::string text_of(const std::vector<std::string>& words, char end = kWordEnd) {
   std::string out;
   for (const std::string& word : words) {
     RT_CHECK_AS(UsageError, word.find(kWordEnd) == std::string::npos,
@@ -21,7 +19,7 @@ std::string text_of(const std::vector<std::string>& words, char end = kWordEnd) 
   return out;
 }
 
-std::vector<std::string> words_of(const std::string& text) {
+static std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> out;
   for (size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
     end = std::min(text.find(kWordEnd, begin), text.size());
@@ -31,12 +29,10 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 // As typed.
-std::string shown(std::vector<std::string> words) {
+static std::string shown(std::vector<std::string> words) {
   if (words.front().empty()) words.erase(words.begin());
   return text_of(words, ' ');
 }
-
-}  // namespace
 
 int begin_job(Store& store, const Launch& launch) {
   const std::string mine = text_of(launch.command);

@@ -15,10 +15,8 @@
 
 namespace ringtape::comm {
 
-namespace {
-
 // Keeps only the pipe open, so that a reader of this process's output does not wait for the guard.
-void close_all_but(int fd) {
+static void close_all_but(int fd) {
   const int null = ::open("/dev/null", O_RDWR);
   for (int standard = 0; standard < 3; ++standard) ::dup2(null, standard);
   for (int other = 3, end = int(::sysconf(_SC_OPEN_MAX) < 65536 ? ::sysconf(_SC_OPEN_MAX) : 65536); other < end;
@@ -26,7 +24,7 @@ void close_all_but(int fd) {
     if (other != fd) ::close(other);
 }
 
-[[noreturn]] void stand_guard(int fd) {
+[[noreturn]] static void stand_guard(int fd) {
   ::setsid();
   ::prctl(PR_SET_NAME, "ringtape-guard");
   close_all_but(fd);
@@ -41,8 +39,6 @@ void close_all_but(int fd) {
   for (const pid_t group : groups) ::kill(-group, SIGKILL);
   ::_exit(0);
 }
-
-}  // namespace
 
 Guard::Guard() {
   PipeEnds pipe = make_pipe();

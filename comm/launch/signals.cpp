@@ -12,18 +12,14 @@
 
 namespace ringtape::comm {
 
-namespace {
-
-std::atomic<pid_t> reader{0};  // thread
+static std::atomic<pid_t> reader{0};  // thread
 
 // In a thread that does not hold signals back.
-void hand_over(int signal) {
+static void hand_over(int signal) {
   const int before = errno;
   ::syscall(SYS_tgkill, ::getpid(), reader.load(), signal);
   errno = before;
 }
-
-}  // namespace
 
 Signals::Signals() {
   reader = pid_t(::syscall(SYS_gettid));

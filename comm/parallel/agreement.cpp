@@ -6,18 +6,16 @@
 
 namespace ringtape::comm {
 
-namespace {
-
 // FNV-1a, 64 bits.
-int64_t hash(std::string_view text) {
+static int64_t hash(std::string_view text) {
   uint64_t h = 0xcbf29ce484222325u;
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return int64_t(h);
 }
 
-Device device_of(const ProcessGroup& group) { return group.transport().device(); }
+static Device device_of(const ProcessGroup& group) { return group.transport().device(); }
 
-std::string first_difference(const std::string& theirs, const std::string& ours) {
+static std::string first_difference(const std::string& theirs, const std::string& ours) {
   std::istringstream a(theirs), b(ours);
   for (std::string x, y;;) {
     const bool more_a = bool(std::getline(a, x)), more_b = bool(std::getline(b, y));
@@ -27,8 +25,6 @@ std::string first_difference(const std::string& theirs, const std::string& ours)
     if (x != y) return concat("'", y, "', rank 0 has '", x, "'");
   }
 }
-
-}  // namespace
 
 std::string broadcast_text(ProcessGroup& group, const std::string& text, int root) {
   if (group.size() == 1) return text;

@@ -5,25 +5,21 @@
 #include "core/env.h"
 
 namespace ringtape::cuda {
-namespace {
-
 // Failures inside a kernel, which CUDA reports in a later call.
-bool asynchronous(cudaError_t status) {
+static bool asynchronous(cudaError_t status) {
   constexpr int kHardwareStackError = 714;  // to cudaErrorLaunchFailure (719): errors of a running kernel
   return status == cudaErrorIllegalAddress || (int(status) >= kHardwareStackError && status <= cudaErrorLaunchFailure);
 }
 
-bool of_capture(cudaError_t status) { return int(status) >= 900 && int(status) <= 908; }
+static bool of_capture(cudaError_t status) { return int(status) >= 900 && int(status) <= 908; }
 
-const char* advice(cudaError_t status) {
+static const char* advice(cudaError_t status) {
   if (of_capture(status)) return "; while a graph is recorded, nothing may wait for the device or copy from it";
   if (!asynchronous(status)) return "";
   return env::sync() ? "; this process can no longer use the device"
                      : "; an earlier kernel may have failed, and this process can no longer use the device; set "
                        "RINGTAPE_SYNC=1 to find the kernel";
 }
-
-}  // namespace
 
 std::string text_of(cudaError_t status) { return concat(cudaGetErrorName(status), ": ", cudaGetErrorString(status)); }
 

@@ -5,17 +5,13 @@
 
 namespace ringtape::nn {
 
-namespace {
-
 // Columns of z with mean 0 and deviation 1 over the rows of all ranks of the group; `rows` () is their number.
-Tensor standardised(const Tensor& z, const Tensor& rows, bool unbiased, comm::ProcessGroup* group) {
+static Tensor standardised(const Tensor& z, const Tensor& rows, bool unbiased, comm::ProcessGroup* group) {
   constexpr double eps = 1e-5;
   const Tensor centred = z - sum_over(group, sum(z, {0})) / rows;
   const Tensor squares = sum_over(group, sum(square(centred), {0}));
   return centred / sqrt(unbiased ? squares / (rows - 1) : squares / rows + eps);
 }
-
-}  // namespace
 
 Tensor barlow_twins_loss(const Tensor& z0, const Tensor& z1, const BarlowTwinsOptions& options,
                          comm::ProcessGroup* group) {

@@ -6,21 +6,17 @@
 
 namespace ringtape::nn {
 
-namespace {
-
 // This rank's part of rows that are the same on all ranks.
-Tensor own_rows(const comm::ProcessGroup* group, const Tensor& rows) {
+static Tensor own_rows(const comm::ProcessGroup* group, const Tensor& rows) {
   if (!shared(group)) return rows;
   const Part own = part_of(rows.dim(0), group->size(), group->rank());
   return slice(rows, 0, own.begin, own.end);
 }
 
 // logsumexp over all ranks' rows, (1, K).
-Tensor column_sums(comm::ProcessGroup* group, const Tensor& x) {
+static Tensor column_sums(comm::ProcessGroup* group, const Tensor& x) {
   return logsumexp(rows_of(group, logsumexp(x, {0}, true)), {0}, true);
 }
-
-}  // namespace
 
 Tensor sinkhorn(const Tensor& scores, const SinkhornOptions& options, comm::ProcessGroup* group, const Tensor& queue) {
   RT_CHECK_AS(ShapeError, scores.defined() && scores.rank() == 2 && scores.dim(1) > 0,

@@ -6,23 +6,19 @@
 #include "autograd/tape.h"
 
 namespace ringtape::nn {
-namespace {
-
-std::vector<Tensor*> parameters_of(const Encoder& encoder) {
+static std::vector<Tensor*> parameters_of(const Encoder& encoder) {
   std::vector<Tensor*> out;
   for (Module* m : {encoder.backbone.get(), encoder.projection.get()})
     for (const Named& p : named_parameters(*m)) out.push_back(p.tensor);
   return out;
 }
 
-std::vector<TeacherWeights::Pair> pairs_of(const Encoder& own, const Encoder& student) {
+static std::vector<TeacherWeights::Pair> pairs_of(const Encoder& own, const Encoder& student) {
   const std::vector<Tensor*> to = parameters_of(own), from = parameters_of(student);
   std::vector<TeacherWeights::Pair> out;
   for (size_t i = 0; i < to.size(); ++i) out.push_back({to[i], from[i]});
   return out;
 }
-
-}  // namespace
 
 void visit(Fields& f, TeacherOptions& o) {
   f("momentum-encoder", o.momentum,

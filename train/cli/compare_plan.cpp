@@ -7,24 +7,20 @@
 #include "train/cli/compare.h"
 
 namespace ringtape::cli {
-namespace {
-
 // Options that are set separately for each training.
 const std::set<std::string> kOwn = {"run",    "overwrite",          "resume", "seed",       "strategy",
                                     "method", "gather-distributed", "trace",  "trace-step", "json"};
 
-bool has_setting(const std::string& component, const std::string& name) {
+static bool has_setting(const std::string& component, const std::string& name) {
   return std::ranges::any_of(
       train_options(), [&](const Option& option) { return option.name == name && option.group.name == component; });
 }
 
 // Whether the option belongs to such components only.
-bool is_of(std::string_view kind, const std::string& name) {
+static bool is_of(std::string_view kind, const std::string& name) {
   const Option* const option = find_option(name);
   return option && option->group.kind == kind;
 }
-
-}  // namespace
 
 Invocation own_flags(Invocation invocation, std::string_view kind, const std::string& name) {
   std::erase_if(invocation.flags,

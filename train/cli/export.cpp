@@ -13,10 +13,8 @@
 #include "train/weights/weights.h"
 
 namespace ringtape::cli {
-namespace {
-
 // The network, or its features, as a model of ONNX in bytes.
-std::string onnx_of(const Task& task, bool backbone, const std::map<std::string, std::string>& metadata) {
+static std::string onnx_of(const Task& task, bool backbone, const std::map<std::string, std::string>& metadata) {
   task.model->train(false);
   const auto f = [&](const Tensor& x) {
     return backbone ? classifier(*task.model, task.model_name).features(x) : (*task.model)(x);
@@ -25,12 +23,12 @@ std::string onnx_of(const Task& task, bool backbone, const std::map<std::string,
 }
 
 // The text beside a file of weights, which says how PyTorch reads it.
-std::string readme_of(const std::filesystem::path& weights) {
+static std::string readme_of(const std::filesystem::path& weights) {
   if (weights.extension() == ".safetensors") return std::filesystem::path(weights).replace_extension(".md").string();
   return weights.string() + ".md";
 }
 
-int run_export(const Invocation& invocation) {
+static int run_export(const Invocation& invocation) {
   const std::string* const out = invocation.flag("out");
   const bool as_onnx = out && out->ends_with(".onnx");
   RT_CHECK_AS(UsageError, out && (as_onnx || is_weights_name(*out)),
@@ -73,8 +71,6 @@ int run_export(const Invocation& invocation) {
                 backbone ? concat(", without ", last).c_str() : "", readme.c_str());
   return 0;
 }
-
-}  // namespace
 
 Command export_command() {
   Command command;

@@ -8,19 +8,15 @@
 #include "train/run/run_dir.h"
 
 namespace ringtape::cli {
-namespace {
-
-std::optional<int> restarts(const Invocation& invocation) {
+static std::optional<int> restarts(const Invocation& invocation) {
   return comm::restarts_of_process(invocation.has("elastic"));
 }
 
 // torchrun's limit of restarts is no secret to its processes.
-bool may_restart() {
+static bool may_restart() {
   const char* const limit = std::getenv("TORCHELASTIC_MAX_RESTARTS");
   return limit && std::atoi(limit) > 0;
 }
-
-}  // namespace
 
 Invocation of_this_attempt(Invocation invocation, std::vector<std::string>& notes) {
   const auto count = restarts(invocation);

@@ -11,10 +11,8 @@
 #include "train/run/stop.h"
 
 namespace ringtape::cli {
-namespace {
-
 // How the job ended, when its last ranks have come; nullopt: a signal came first.
-std::optional<comm::Store::Entry> end_of_job(const comm::StoreAddress& address) {
+static std::optional<comm::Store::Entry> end_of_job(const comm::StoreAddress& address) {
   constexpr comm::Seconds kConnecting(60), kLook(0.1);
   const auto store = comm::tcp_store(address, comm::Deadline(kConnecting));
   const std::string keys[] = {comm::kDoneKey, comm::kFailureKey};
@@ -26,7 +24,7 @@ std::optional<comm::Store::Entry> end_of_job(const comm::StoreAddress& address) 
   return std::nullopt;
 }
 
-int run_store(const Invocation& invocation) {
+static int run_store(const Invocation& invocation) {
   constexpr comm::Seconds kAtOnce(0), kLeaving(10);
   constexpr comm::Seconds kWorking(1e8);  // the last evaluation, say; who is silent is dropped earlier
   comm::StoreServer::Options options;
@@ -56,8 +54,6 @@ int run_store(const Invocation& invocation) {
   RT_CHECK_AS(CommError, done, end->value);
   return 0;
 }
-
-}  // namespace
 
 Command store_command() {
   Command command;

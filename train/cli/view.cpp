@@ -7,9 +7,7 @@
 #include "train/view/server.h"
 
 namespace ringtape::cli {
-namespace {
-
-int run_view(const Invocation& invocation) {
+static int run_view(const Invocation& invocation) {
   ServerOptions options;
   if (const std::string* host = invocation.flag("host")) options.host = *host;
   options.port = number_flag(invocation, "port", 0, 65535, options.port);
@@ -21,8 +19,6 @@ int run_view(const Invocation& invocation) {
   server.run();
   return 0;
 }
-
-}  // namespace
 
 Command view_command() {
   Command command;

@@ -10,17 +10,15 @@
 #include "train/data/files/encoded_images.h"
 
 namespace ringtape {
-namespace {
-
-std::vector<int64_t> all_shuffled(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch) {
+static std::vector<int64_t> all_shuffled(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch) {
   std::vector<int64_t> out = permutation(int64_t(samples.size()), seed, Stream::shuffle, uint64_t(epoch));
   for (int64_t& i : out) i = samples[size_t(i)];
   return out;
 }
 
 // As the samples lie in their files, these in random order.
-std::vector<int64_t> by_shards(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
-                               const EncodedImages* images) {
+static std::vector<int64_t> by_shards(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch,
+                                      const EncodedImages* images) {
   std::map<int64_t, std::vector<int64_t>> shards;
   for (const int64_t i : samples) shards[images ? images->shard(i) : -1].push_back(i);
   std::vector<std::vector<int64_t>*> all;
@@ -30,8 +28,6 @@ std::vector<int64_t> by_shards(const std::vector<int64_t>& samples, uint64_t see
     out.insert(out.end(), all[size_t(k)]->begin(), all[size_t(k)]->end());
   return out;
 }
-
-}  // namespace
 
 std::vector<int64_t> shuffled(const std::vector<int64_t>& samples, uint64_t seed, int64_t epoch, int64_t buffer,
                               const EncodedImages* images) {

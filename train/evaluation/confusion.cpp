@@ -12,15 +12,13 @@
 #include "core/printable.h"
 
 namespace ringtape {
-namespace {
-
-double share(int64_t part, int64_t whole) {
+static double share(int64_t part, int64_t whole) {
   return whole > 0 ? double(part) / double(whole) : std::numeric_limits<double>::quiet_NaN();
 }
-std::string share_text(double share) { return std::isnan(share) ? "-" : fmt::format("{:.2f} %", 100 * share); }
+static std::string share_text(double share) { return std::isnan(share) ? "-" : fmt::format("{:.2f} %", 100 * share); }
 
 // Columns as wide as their longest cell; the first is to the left, the others to the right.
-std::string table(const std::vector<std::vector<std::string>>& rows) {
+static std::string table(const std::vector<std::vector<std::string>>& rows) {
   const auto width = [](const std::string& cell) {  // characters of UTF-8
     return size_t(std::count_if(cell.begin(), cell.end(), [](char c) { return (uint8_t(c) & 0xc0) != 0x80; }));
   };
@@ -40,8 +38,6 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
   }
   return out;
 }
-
-}  // namespace
 
 Confusion::Confusion(const Tensor& logits, const Tensor& labels, std::vector<std::string> names)
     : names_(std::move(names)) {

@@ -12,16 +12,14 @@
 #include "train/report/progress.h"
 
 namespace ringtape {
-namespace {
-
-Tensor row_window(const Tensor& x, int64_t begin, int64_t count) {
+static Tensor row_window(const Tensor& x, int64_t begin, int64_t count) {
   const int64_t columns = x.dim(1);
   return x.window({count, columns}, {columns, 1}, begin * columns);
 }
 
 // Gathers the (n, F) rows, of which each rank has its part_of in `own`, in the order of the ranks. Parts differ by at
 // most one row: the shorter ones are padded by one row, which is dropped afterwards.
-Tensor gather_rows(comm::ProcessGroup& group, const Tensor& own, int64_t n) {
+static Tensor gather_rows(comm::ProcessGroup& group, const Tensor& own, int64_t n) {
   const int64_t ranks = group.size(), each = (n + ranks - 1) / ranks, columns = own.dim(1);
   Tensor sent = own;
   if (own.dim(0) < each) {
@@ -39,8 +37,8 @@ Tensor gather_rows(comm::ProcessGroup& group, const Tensor& own, int64_t n) {
 }
 
 // Features (N, F) and labels (N, 1); undefined for no samples.
-Features embed_part(const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
-                    const EmbedOptions& options, SharedPasses& passes) {
+static Features embed_part(const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
+                           const EmbedOptions& options, SharedPasses& passes) {
   Features out;
   if (samples.empty()) return out;
   const int64_t n = int64_t(samples.size());
@@ -61,8 +59,6 @@ Features embed_part(const Embedding& f, const Dataset& data, const std::vector<i
   }
   return out;
 }
-
-}  // namespace
 
 std::vector<int64_t> own_part(const std::vector<int64_t>& samples, const comm::ProcessGroup& group) {
   const Part own = part_of(int64_t(samples.size()), group.size(), group.rank());

@@ -8,17 +8,13 @@
 #include "kernels/knn.h"
 
 namespace ringtape {
-namespace {
-
 constexpr double kLargestExponent = 600;  // the sum of millions of e^600 is still a double
 
-void check(int64_t rows, const Knn& knn) {
+static void check(int64_t rows, const Knn& knn) {
   RT_CHECK_AS(UsageError, knn.k >= 1 && knn.k <= rows, "kNN: ", knn.k, " neighbours of a bank of ", rows,
               rows == 1 ? " sample" : " samples", "; choose a smaller k or more training samples");
   RT_CHECK_AS(UsageError, knn.temperature > 0, "kNN: temperature ", knn.temperature, "; it must be above 0");
 }
-
-}  // namespace
 
 Tensor knn_scores(const Tensor& queries, const Tensor& bank, const Tensor& labels, int64_t classes, const Knn& knn) {
   const NoGrad no_grad;

@@ -5,9 +5,7 @@
 #include "train/io/file.h"
 
 namespace ringtape {
-namespace {
-
-const char* description_of(DType dtype) {
+static const char* description_of(DType dtype) {
   switch (dtype) {
     case DType::b8: return "|b1";
     case DType::u8: return "|u1";
@@ -24,7 +22,7 @@ const char* description_of(DType dtype) {
 // The format is github.com/numpy/numpy/blob/main/doc/neps/nep-0001-npy-format.rst. As in numpy.lib.format, the header
 // leaves room for the first axis to grow to 21 digits in place, and the data begins at a multiple of 64 bytes, after at
 // least one byte of padding.
-std::string header_of(const Tensor& x) {
+static std::string header_of(const Tensor& x) {
   constexpr size_t kDigits = 21, kAlign = 64, kBefore = 10;
   std::string shape;
   for (int64_t n : x.shape()) shape += concat(shape.empty() ? "" : ", ", n);
@@ -34,8 +32,6 @@ std::string header_of(const Tensor& x) {
   dict += std::string(kAlign - (kBefore + dict.size() + 1) % kAlign, ' ') + '\n';
   return concat("\x93NUMPY", '\x01', '\0', char(dict.size() & 0xff), char(dict.size() >> 8), dict);
 }
-
-}  // namespace
 
 void write_npy(const std::string& path, const Tensor& x) {
   const std::string header = header_of(x);

@@ -9,14 +9,12 @@
 #include "train/loop/step_parts.h"
 
 namespace ringtape {
-namespace {
-
-void set_all(const Tensors& to, const Tensors& from) {
+static void set_all(const Tensors& to, const Tensors& from) {
   copy_all(to, from);
   for (const Tensor& t : to) t.storage()->written_by("AveragedModel");
 }
 
-void compute_statistics(const Task& task, std::vector<int64_t> samples, const EvalOptions& options) {
+static void compute_statistics(const Task& task, std::vector<int64_t> samples, const EvalOptions& options) {
   const NoGrad no_grad;
   const Autocast autocast(options.precision);
   const Dataset& data = task.data.train;
@@ -32,8 +30,6 @@ void compute_statistics(const Task& task, std::vector<int64_t> samples, const Ev
     (*task.model)(batch.x);
   }
 }
-
-}  // namespace
 
 AveragedModel::Kept::Kept(nn::Module& model) {
   for (const Tensor* t : nn::running_statistics(model)) of_model.push_back(*t);

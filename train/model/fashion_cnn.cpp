@@ -2,15 +2,11 @@
 #include "train/model/families.h"
 
 namespace ringtape {
-namespace {
-
-std::unique_ptr<nn::Module> make_fashion_cnn(const ModelSpec& spec) {
+static std::unique_ptr<nn::Module> make_fashion_cnn(const ModelSpec& spec) {
   RT_CHECK_AS(UsageError, spec.classes > 0,
               "--model fashion_cnn: cannot be a backbone without its last layer; try resnet18");
   return std::make_unique<nn::FashionCnn>(spec.image[0], spec.image[1], spec.image[2], spec.classes);
 }
-
-}  // namespace
 
 ModelEntry fashion_cnn_model() {
   return {.name = "fashion_cnn",

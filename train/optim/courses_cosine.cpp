@@ -6,23 +6,19 @@
 
 // The courses that fall smoothly from the end of the warm-up.
 namespace ringtape {
-namespace {
-
-double half_cosine(double from, double to, double t) {
+static double half_cosine(double from, double to, double t) {
   return to + (from - to) * (1 + std::cos(std::numbers::pi * t)) / 2;
 }
 
 // Steps since the end of the warm-up: by epoch those of the epoch's first step.
-double steps_after_warmup(const CourseOfLr& c, const std::string& by) {
+static double steps_after_warmup(const CourseOfLr& c, const std::string& by) {
   return double(by == "epoch" ? c.step / c.steps_per_epoch * c.steps_per_epoch : c.step) - c.warmup;
 }
 
-double part_of_the_rest(const CourseOfLr& c, const std::string& by) {
+static double part_of_the_rest(const CourseOfLr& c, const std::string& by) {
   const double rest = c.all - c.warmup;
   return rest > 0 ? std::clamp(steps_after_warmup(c, by) / rest, 0.0, 1.0) : 1;
 }
-
-}  // namespace
 
 void visit(Fields& f, CosineOptions& o) {
   f("final-lr", o.final_lr, {.help = "learning rate after the last step", .unit = "X", .range = kReal});

@@ -11,10 +11,8 @@
 #include "train/model/methods.h"
 
 namespace ringtape {
-namespace {
-
 // Checks the ranges of RFC 3629.
-bool is_utf8(const std::string& s) {
+static bool is_utf8(const std::string& s) {
   const auto byte = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0; };
   for (size_t i = 0; i < s.size();) {
     const int first = byte(i), second = byte(i + 1);
@@ -37,8 +35,6 @@ bool is_utf8(const std::string& s) {
   }
   return true;
 }
-
-}  // namespace
 
 void settle_model(TrainOptions& options) {
   if (options.model.name.empty()) options.model.name = find_dataset(options.data.set.name).model;

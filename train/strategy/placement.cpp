@@ -7,17 +7,13 @@
 
 namespace ringtape {
 
-namespace {
-
 constexpr int64_t kBufferAligned = 16;  // elements
 
-int64_t buffer_elements(nn::Module& model) {
+static int64_t buffer_elements(nn::Module& model) {
   int64_t out = 0;
   for (const nn::Named& b : nn::named_buffers(model)) out += b.tensor->size();
   return (out + kBufferAligned - 1) / kBufferAligned * kBufferAligned;
 }
-
-}  // namespace
 
 Placement::Placement(const PlacementInputs& in, bool common)
     : model_(in.model), group_(in.group.split(0, in.group.rank())), precision_(in.precision),

@@ -7,15 +7,12 @@
 
 namespace ringtape {
 
-namespace {
-
-std::unique_ptr<comm::Shards> shards_of(const comm::Reducer& reducer, comm::ProcessGroup& group, size_t parameters) {
+static std::unique_ptr<comm::Shards> shards_of(const comm::Reducer& reducer, comm::ProcessGroup& group,
+                                               size_t parameters) {
   std::vector<comm::Stretch> stretches = reducer.stretches();
   for (comm::Stretch& s : stretches) s.begin -= comm::ControlWords::size(int64_t(parameters));
   return std::make_unique<comm::Shards>(group, std::move(stretches));
 }
-
-}  // namespace
 
 ShardedState::ShardedState(const PlacementInputs& in, bool common)
     : Placement(in, common), shards_(shards_of(*reducer_, *group_, parameters_.parameters().size())) {

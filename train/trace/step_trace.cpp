@@ -8,17 +8,15 @@
 #include "train/io/file.h"
 
 namespace ringtape {
-namespace {
-
 constexpr const char* kPhases[] = {"forward", "backward", "optimizer"};
 constexpr const char* kKinds[] = {".json", ".svg"};
 
-int64_t ns(comm::Clock::time_point t) {
+static int64_t ns(comm::Clock::time_point t) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
 }
 
 // Splits the wait off the last backward phase, which ends with Reducer::finish(), where a rank waits.
-void split_wait(std::vector<RankTimeline::Span>& phases, int64_t begin, int64_t end) {
+static void split_wait(std::vector<RankTimeline::Span>& phases, int64_t begin, int64_t end) {
   for (size_t i = phases.size(); i-- > 0;) {
     RankTimeline::Span& p = phases[i];
     if (p.name != kPhases[int(Phase::backward)]) continue;
@@ -28,8 +26,6 @@ void split_wait(std::vector<RankTimeline::Span>& phases, int64_t begin, int64_t 
     return;
   }
 }
-
-}  // namespace
 
 void visit(Fields& f, TraceOptions& o) {
   f("trace", o.path,

@@ -11,20 +11,18 @@
 
 namespace ringtape::comm {
 
-namespace {
-
-Tensor rows(const Tensor& x, int64_t begin, int64_t end) {
+static Tensor rows(const Tensor& x, int64_t begin, int64_t end) {
   return x.window({end - begin, x.dim(1)}, {x.dim(1), 1}, begin * x.dim(1));
 }
 
-Tensor scalar(const Tensor& like, double value) {
+static Tensor scalar(const Tensor& like, double value) {
   const Tensor y({1, 1}, like.dtype(), like.device());
   fill(y, value);
   return y;
 }
 
 // Rows with a norm of at most `least` when they are processed become zeros.
-void gram_schmidt(const Tensor& x, double least) {
+static void gram_schmidt(const Tensor& x, double least) {
   const int64_t r = x.dim(0), n = x.dim(1);
   const Tensor limit = scalar(x, least), infinity = scalar(x, std::numeric_limits<double>::infinity());
   const Tensor length = empty_like(limit), gone({1, 1}, DType::b8, x.device());
@@ -42,8 +40,6 @@ void gram_schmidt(const Tensor& x, double least) {
     sub_forward(rest, rest, part);
   }
 }
-
-}  // namespace
 
 Tensor square_rows(const Tensor& x) {
   const int64_t r = x.dim(0), n = x.dim(1);

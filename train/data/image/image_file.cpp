@@ -11,16 +11,12 @@
 #include "train/io/file.h"
 
 namespace ringtape {
-namespace {
-
-std::unique_ptr<ImageReader> open_image(std::string_view content, const std::string& path) {
+static std::unique_ptr<ImageReader> open_image(std::string_view content, const std::string& path) {
   for (const auto open : {open_jpeg, open_png, open_webp, open_tiff, open_bmp, open_pnm})
     if (auto reader = open(content, path)) return reader;
   RT_CHECK_AS(FormatError, !content.empty(), path, ": is empty; expected an image");
   detail::fail<FormatError>({path, ": no image (it begins like none of ", kImageFormats, ")"});
 }
-
-}  // namespace
 
 void check_image_size(const std::string& path, ImageSize size, int64_t units, int64_t per_byte,
                       std::string_view content) {

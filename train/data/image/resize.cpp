@@ -8,19 +8,15 @@
 #include "train/io/file.h"
 
 namespace ringtape {
-namespace {
-
 // Within the limits of kernels/resample.h.
-bool can_scale(const ScaledAxis& a) {
+static bool can_scale(const ScaledAxis& a) {
   constexpr int64_t kMaxProduct = int64_t{1} << 60;
   if (a.to > kMaxProduct / std::max<int64_t>(a.from + 2 * a.by, 1)) return false;
   const auto from = double(a.from), most = std::max(from, double(a.to * a.by));
   return a.how == Interpolation::bilinear || most * most * most * (from / double(a.to) + 1) <= kMaxCubic;
 }
 
-Image image_of(ImageSize size) { return {size, std::vector<uint8_t>(size_t(3 * size.height * size.width))}; }
-
-}  // namespace
+static Image image_of(ImageSize size) { return {size, std::vector<uint8_t>(size_t(3 * size.height * size.width))}; }
 
 void resize_part(const Image& image, const ImageCrop& crop, int64_t by) {
   const auto& [part, size, to, kept, detail, how] = crop;
