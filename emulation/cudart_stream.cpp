@@ -129,6 +129,9 @@ std::shared_ptr<CUstream_st> stream_of(cudaStream_t handle) {
 
 void put(CUstream_st& stream, Work work, std::vector<Point> after) {
   if (stream.capture) {
+    if (stream.capture->thread != std::this_thread::get_id())
+      report("foreign-capture", {},
+             "work on a stream that another thread captures: it is executed when the graph is launched, not now");
     stream.capture->nodes.push_back({std::move(work), stream.frontier});
     stream.frontier = {stream.capture->nodes.size() - 1};
     return;

@@ -285,12 +285,14 @@ TEST_P(Cudart, ACaptureForbidsWhatCudaForbids) {
   EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported);
 
   OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
-  std::thread([&] {  // other threads are not affected
+  std::thread([&] {  // other threads are not affected, but must not use the stream
     EXPECT_EQ(cudaMalloc(&p, kBytes), cudaSuccess);
     EXPECT_EQ(cudaFree(p), cudaSuccess);
     EXPECT_EQ(cudaStreamEndCapture(a, &graph), cudaErrorStreamCaptureWrongThread);
+    EXPECT_EQ(cudaMemsetAsync(device, 0, kBytes, a), cudaSuccess);
   })
       .join();
+  EXPECT_EQ(reported(), "foreign-capture");
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   OK(cudaThreadExchangeStreamCaptureMode(&mode));
   OK(cudaMalloc(&p, kBytes));
@@ -303,8 +305,7 @@ TEST_P(Cudart, ACaptureForbidsWhatCudaForbids) {
 
 TEST_P(Cudart, AForkedCaptureMustJoin) {
   cudaEvent_t fork = nullptr, join = nullptr;
-  OK(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming));
-  OK(cudaEventCreateWithFlags(&join, cudaEventDisableTiming));
+  for (cudaEvent_t* event : {&fork, &join}) OK(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
   for (const bool joins : {true, false}) {
     cudaGraph_t graph = nullptr;
     OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
@@ -331,8 +332,7 @@ TEST_P(Cudart, AForkedCaptureMustJoin) {
     EXPECT_EQ(read(device, a), filled(0));
     pinned[0] = 7;
   }
-  OK(cudaEventDestroy(fork));
-  OK(cudaEventDestroy(join));
+  for (cudaEvent_t event : {fork, join}) OK(cudaEventDestroy(event));
   cudaGetLastError();
 }
 

@@ -1,34 +1,44 @@
 #include "core/cuda/graph.h"
 
-#include <utility>
-
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
 
 namespace ringtape::cuda {
 namespace {
 
-// Ends the recording in any case: a stream that is still recording would refuse all further work.
+struct Stream {
+  cudaStream_t handle = nullptr;
+  Stream() { RT_GPU_CHECK(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking)); }
+  ~Stream() {
+    if (cudaStreamDestroy(handle) != cudaSuccess) cudaGetLastError();
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+};
+
+// What the calling thread puts on the compute stream goes to one of its own: that of other threads is not recorded.
 class Recording {
  public:
-  explicit Recording(cudaStream_t stream) : stream_(stream) {
-    RT_GPU_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  explicit Recording(int index) : here_(index, stream_.handle) {
+    RT_GPU_CHECK(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal));
   }
   ~Recording() {
-    if (stream_ && cudaStreamEndCapture(stream_, &graph_) != cudaSuccess) cudaGetLastError();
+    if (!ended_ && cudaStreamEndCapture(stream_.handle, &graph_) != cudaSuccess) cudaGetLastError();
     if (graph_) cudaGraphDestroy(graph_);
   }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
   cudaGraph_t end() {
-    const cudaStream_t stream = std::exchange(stream_, nullptr);
-    RT_GPU_CHECK(cudaStreamEndCapture(stream, &graph_));
+    ended_ = true;
+    RT_GPU_CHECK(cudaStreamEndCapture(stream_.handle, &graph_));
     return graph_;
   }
 
  private:
-  cudaStream_t stream_;
+  const Stream stream_;
+  const OnStream here_;
+  bool ended_ = false;
   cudaGraph_t graph_ = nullptr;
 };
 
@@ -37,7 +47,7 @@ class Recording {
 Graph::Graph(int index, const std::function<void()>& body) : index_(index), memory_(index), live_(index) {
   RT_CHECK_AS(DeviceError, !recording(index), "a graph is being recorded on cuda:", index, " already");
   use(index);
-  Recording work(compute_stream(index));
+  Recording work(index);
   memory_.start_recording();
   live_.start_recording();
   struct Stop {

@@ -18,7 +18,8 @@ class Graph : public RecordedWork {
  public:
   // Runs `body` and records everything that it puts on the device's compute stream instead of executing it. Run `body`
   // once before, so that everything that is made on first use exists. Throws DeviceError if it waits for the device or
-  // copies from or to the host, and whatever `body` throws.
+  // copies from or to the host, and whatever `body` throws. Other threads may use the device meanwhile, except that
+  // CUDA then refuses synchronize(), and ends the recording.
   Graph(int index, const std::function<void()>& body);
   ~Graph() override;  // waits for the compute stream
   Graph(const Graph&) = delete;

@@ -1,4 +1,6 @@
 // Recorded work repeated with other numbers: the same bytes as without recording.
+#include <thread>
+
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
@@ -148,6 +150,27 @@ TEST_F(Recorded, NumbersOfAnySizeAreAligned) {
   fill_uniform(expected, {5, Stream::test, 10}, -1, 1);
   EXPECT_EQ(values(x), values(expected));
   EXPECT_EQ(values(w), std::vector<double>(9, 0.75));
+}
+
+TEST_F(Recorded, WorkOfOtherThreadsIsDoneAtOnce) {
+  const Tensor x = full({9}, 1, DType::f32, kCuda), y = full({9}, 5, DType::f32, kCuda);
+  Tensor freed = full({100}, 3, DType::f32, kCuda), kept;
+  std::vector<double> sums;
+  cuda::Graph graph(0, [&] {
+    copy(y, y * 2);
+    std::thread([&] {
+      sums = values(freed + 1);
+      freed = {};
+      kept = x * 7;
+    }).join();
+    copy(x, x + y);
+  });
+  EXPECT_EQ(sums, std::vector<double>(100, 4));
+  EXPECT_EQ(values(kept), std::vector<double>(9, 7));
+  EXPECT_EQ(values(y), std::vector<double>(9, 5));
+  for (int i = 0; i < 2; ++i) graph.launch();
+  EXPECT_EQ(values(x), std::vector<double>(9, 1 + 10 + 20));
+  EXPECT_EQ(values(kept), std::vector<double>(9, 7));
 }
 
 TEST_F(Recorded, WorkOfAnotherDeviceIsDoneAtOnce) {

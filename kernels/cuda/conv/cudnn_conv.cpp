@@ -222,16 +222,13 @@ struct ConvPlan {
 // What belongs to one device. cuDNN's handles are for one thread at a time: the mutex is held while one is used.
 struct ConvDevice {
   std::mutex mutex;
-  cudnnHandle_t cudnn = nullptr;  // on the compute stream; never destroyed: the driver may be unloaded before
+  cudnnHandle_t cudnn = nullptr;  // never destroyed: the driver may be unloaded before
   std::map<std::vector<int64_t>, ConvPlan> quickest, first;
 
-  void prepare(int index) {
+  void prepare() {
     if (cudnn) return;
     const AllowWhileRecording allow;
-    cudnnHandle_t made = nullptr;
-    RT_GPU_CHECK(cudnnCreate(&made));
-    RT_GPU_CHECK(cudnnSetStream(made, compute_stream(index)));
-    cudnn = made;
+    RT_GPU_CHECK(cudnnCreate(&cudnn));
   }
 };
 ConvDevice& conv_device(int index) {
@@ -277,6 +274,7 @@ cudnnStatus_t execute(cudnnHandle_t cudnn, const ConvPlan& plan, const Convoluti
            std::vector<void*>{c.x.data, c.w.data, c.y.data});
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, std::vector<void*>{View(workspace).data});
   pack.finish();
+  RT_GPU_CHECK(cudnnSetStream(cudnn, compute_stream(c.x.device.index)));  // of this thread; another while it records
   return cudnnBackendExecute(cudnn, plan.plan[0].get(), pack.get());
 }
 
@@ -389,7 +387,7 @@ bool cudnn_conv(ConvPass pass, const View& x, const View& w, const View& y, cons
   use(x.device.index);
   ConvDevice& device = conv_device(x.device.index);
   const std::lock_guard lock(device.mutex);
-  device.prepare(x.device.index);
+  device.prepare();
   const Convolution convolution{pass, x, w, y, window};
   const ConvPlan& plan = plan_of(device, convolution);
   if (plan.plan.empty()) return false;
