@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "core/registry.h"
 #include "train/cli/compare.h"
 #include "train/loop/world.h"
 

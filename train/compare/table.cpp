@@ -118,7 +118,7 @@ std::vector<const ComparedStrategy*> best_first(std::vector<const ComparedStrate
 }
 
 std::string best_text(const std::vector<const ComparedStrategy*>& all) {
-  if (all.empty() || all[0]->settings.empty()) return "";
+  if (std::ranges::all_of(all, [&](const ComparedStrategy* s) { return s->settings == all[0]->settings; })) return "";
   const ComparedStrategy& best = *best_first(all)[0];
   return concat("Best ", has_validation(best) ? "validation " : "", "top-1: ", settings_text(best.settings), ". ");
 }

@@ -56,7 +56,7 @@ void add_figures(Json& out, const ComparedStrategy& runs, const std::vector<Colu
 
 // By accuracy, the best one first: of the validation, or of the test if there was none.
 std::vector<const ComparedStrategy*> best_first(std::vector<const ComparedStrategy*> all);
-// "Best validation top-1: lr 0.001, hidden 32. "; nothing if no setting varies.
+// "Best validation top-1: lr 0.001, hidden 32. "; nothing if all have the same.
 std::string best_text(const std::vector<const ComparedStrategy*>& all);
 
 // One row per strategy and combination. Speed-up: images/s divided by that of the first row.

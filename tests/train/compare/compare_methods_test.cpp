@@ -119,6 +119,22 @@ class CompareMethodsCommand : public test::CompareCommand {
   CompareMethodsCommand() : test::CompareCommand(RINGTAPE_BINARY, kTiny) {}
 };
 
+TEST_F(CompareMethodsCommand, ASweepOverASettingOfAMethod) {
+  const std::string flags = "--strategies single --projection-hidden 32 --projection-dim 16 --epochs 1 --devices 1 ";
+  expect_error(flags + "--methods simclr,byol --vary temperature=0.1,0.5", 2,
+               "--vary temperature: byol does not have this setting; leave the method out");
+  expect_error(flags + "--methods simclr --vary temperature=0.1,0", 2,
+               "--vary: temperature 0: --temperature: expected");
+  EXPECT_FALSE(fs::exists(folder_ / "r"));
+  ASSERT_EQ(run(flags + "--methods simclr --vary temperature=0.1,0.5"), 0) << err;
+  const Json rows = parse_json(file("compare.json"))["methods"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1]["settings"], (Json{{"temperature", "0.5"}}));
+  EXPECT_EQ(rows[1]["speed_up"]["mean"], 1);
+  EXPECT_MENTIONS(file("temperature-0.5-simclr-single-1-seed-0/config.toml"), "\ntemperature = 0.5\n");
+  EXPECT_MENTIONS(out, "| 0.5 | simclr | single | 1 | - | - | 32 |");
+}
+
 TEST_F(CompareMethodsCommand, PretrainsEachOnceAndWritesTheTable) {
   const std::string flags =
       "--methods simclr,byol --devices 2 --sync-bn on --projection-hidden 32 --projection-dim 16 --epochs 1 ";

@@ -83,6 +83,7 @@ TEST(Compare, TableOfASweepHasItsSettingsAndTheBestByValidation) {
       << table.markdown();
   EXPECT_MENTIONS(table.markdown(), "\n| 0.01 | 8 | single | 1 | 64 | 75.00 | 1.5000 | 60.00 |");
   EXPECT_EQ(best_text({&all[0], &all[1]}), "Best validation top-1: lr 0.01, hidden 8. ");
+  EXPECT_EQ(best_text({&all[0], &all[0]}), "");
   const Table flat = flat_table(comparison_json(all));
   EXPECT_TRUE(flat.csv().starts_with("strategy,devices,lr,hidden,seeds,runs,batch,val_top1,")) << flat.csv();
   EXPECT_MENTIONS(flat.csv(), "\nsingle,1,0.01,8,2,out/2,64,0.75,1.5,0.6,0.9,");
