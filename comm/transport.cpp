@@ -8,14 +8,7 @@
 namespace ringtape::comm {
 
 static View flat(void* data, DType dtype, int64_t count, Device device) {
-  View v;
-  v.data = data;
-  v.dtype = dtype;
-  v.device = device;
-  v.rank = 1;
-  v.dims[0] = count;
-  v.strides[0] = 1;
-  return v;
+  return {data, dtype, device, 1, {count}, {1}};
 }
 
 // If other processes compute, a thread that yields gets its core back only after their whole time slices of several

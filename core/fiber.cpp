@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <new>
-#include <utility>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>

@@ -1,5 +1,4 @@
 // Tensor::str prints values like NumPy.
-#include <cmath>
 #include <cstdio>
 
 #include "core/tensor.h"

@@ -29,11 +29,7 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype
 }
 
 Tensor::operator View() const {
-  View v;
-  v.data = raw();
-  v.dtype = dtype_;
-  v.device = device();
-  v.rank = rank();
+  View v{.data = raw(), .dtype = dtype_, .device = device(), .rank = rank()};
   for (int i = 0; i < v.rank; ++i) {
     v.dims[i] = shape_[i];
     v.strides[i] = strides_[i];

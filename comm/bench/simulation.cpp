@@ -45,10 +45,7 @@ void simulate_collectives(int ranks, const Topology& topology, const CollectiveS
     Operation operation{
         .kind = s.kind, .dtype = s.dtype, .op = s.op, .count = count_of(s, bytes, ranks), .sequence = 1};
     const Algorithm& algorithm = s.algorithm == "auto" ? choice(operation, false) : find_algorithm(s.algorithm);
-    CollectiveRow row;
-    row.bytes = bytes;
-    row.count = operation.count;
-    row.algorithm = algorithm.name;
+    CollectiveRow row{.bytes = bytes, .count = operation.count, .algorithm = algorithm.name};
     for (Figures* f : {&row.out_of_place, &row.in_place}) {
       if (!s.check && f == &row.in_place) {  // a copy takes no time
         row.in_place = row.out_of_place;

@@ -72,13 +72,7 @@ class Bench {
   }
 
   void add_own(int64_t count) {
-    View y;
-    y.data = y_.get();
-    y.dtype = s_.dtype;
-    y.device = t_.device();
-    y.rank = 1;
-    y.dims[0] = count;
-    y.strides[0] = 1;
+    const View y{y_.get(), s_.dtype, t_.device(), 1, {count}, {1}};
     combine(y, {{y_.get(), x_.get()}, 2}, ReduceOp::sum, 1);
   }
 

@@ -31,7 +31,7 @@ struct Figures {
 struct CollectiveRow {
   int64_t bytes = 0, count = 0;  // count as in comm::Operation
   const char* algorithm = "";
-  Figures out_of_place, in_place;
+  Figures out_of_place = {}, in_place = {};
   double limit_us = 0;  // see CollectiveSettings::limit; 0: not measured
 };
 

@@ -1,7 +1,5 @@
 #include "comm/health/failure.h"
 
-#include <algorithm>
-
 namespace ringtape::comm {
 
 void Failure::raise(const std::string& cause) {

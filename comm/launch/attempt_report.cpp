@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "comm/base/host_name.h"
 #include "comm/launch/attempt.h"

@@ -6,6 +6,7 @@
 #include "comm/job/membership.h"
 #include "comm/store/tcp_store.h"
 #include "core/log.h"
+#include "core/parse.h"
 
 namespace ringtape::comm {
 
@@ -15,15 +16,6 @@ static std::string text_of(const std::vector<std::string>& words, char end = kWo
     RT_CHECK_AS(UsageError, word.find(kWordEnd) == std::string::npos,
                 "launch: the command of an elastic job must not contain the character with code 31");
     out += (&word == &words.front() ? "" : std::string(1, end)) + word;
-  }
-  return out;
-}
-
-static std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> out;
-  for (size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
-    end = std::min(text.find(kWordEnd, begin), text.size());
-    out.push_back(text.substr(begin, end - begin));
   }
   return out;
 }
@@ -38,7 +30,7 @@ int begin_job(Store& store, const Launch& launch) {
   const std::string mine = text_of(launch.command);
   if (!store.get(kCommandKey)) store.set_once(kRanksKey, std::to_string(launch.ranks()));
   const std::string set = store.set_once(kCommandKey, mine);
-  RT_CHECK_AS(UsageError, set == mine, "--join: the job's command is '", shown(words_of(set)), "', not '",
+  RT_CHECK_AS(UsageError, set == mine, "--join: the job's command is '", shown(split_text(set, kWordEnd)), "', not '",
               shown(launch.command), "'; leave out what follows -- to run the job's");
   const int taken = launch.ranks();
   return int(store.add(kSlotsKey, taken)) - taken;
@@ -59,7 +51,7 @@ void join_job(Launch& launch, Seconds patience) {
     if (!command) log_info("waiting for the launcher that gives the job at ", where, " its command");
     if (!command) command = store->wait_any(keys, deadline);
     RT_CHECK_AS(UsageError, command, "--join ", where, ": the job has no command; give this one a COMMAND after --");
-    launch.command = words_of(command->value);
+    launch.command = split_text(command->value, kWordEnd);
   }
   launch.base = begin_job(*store, launch);
 }

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "comm/store/number.h"
-#include "comm/store/socket.h"
 #include "comm/store/store.h"
 #include "comm/store/token.h"
 #include "core/limits.h"

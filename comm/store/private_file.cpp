@@ -10,7 +10,6 @@
 #include <cstring>
 #include <functional>
 
-#include "comm/store/socket.h"
 #include "core/check.h"
 
 namespace ringtape::comm {

@@ -223,12 +223,11 @@ class Mesh {
                 std::strerror(error), "; is it running, and does a firewall let ranks reach each other?");
     Bytes32 challenge, answer;
     receive(fd.get(), challenge, what);
-    Hello hello;
-    hello.from = context_.rank;
-    hello.to = r;
-    hello.socket = socket;
-    hello.sockets = sockets_;
-    hello.challenge = bytes_of(random_bytes(kNonce));
+    Hello hello{.from = context_.rank,
+                .to = r,
+                .socket = socket,
+                .sockets = sockets_,
+                .challenge = bytes_of(random_bytes(kNonce))};
     hello.proof = proof(secret_, "hello", challenge, hello);
     const bool sent = ::send(fd.get(), &hello, sizeof hello, MSG_NOSIGNAL) == ssize_t(sizeof hello);
     RT_CHECK_AS(CommError, sent, "tcp: ", what, " closed the connection: ", std::strerror(errno));

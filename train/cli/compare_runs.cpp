@@ -24,12 +24,10 @@ struct Run {
 };
 
 Run run_of(const Comparison& c, const Contender& training, const std::string& seed) {
-  Run r;
-  r.name = concat(training.name, "-seed-", seed);
-  r.path = concat(c.out, "/", r.name);
-  r.log = concat(c.out, "/logs/", r.name, ".log");
+  const std::string name = concat(training.name, "-seed-", seed);
+  Run r{name, concat(c.out, "/", name), concat(c.out, "/logs/", name, ".log"), {}};
   r.command = {training.use == Use::pretrain ? "pretrain" : "train"};
-  for (const auto& [name, value] : training.flags.flags) r.command.push_back(concat("--", name, "=", value));
+  for (const auto& [flag, value] : training.flags.flags) r.command.push_back(concat("--", flag, "=", value));
   for (const std::string& own :
        {concat("--seed=", seed), concat("--run=", r.path), std::string(c.overwrite ? "--overwrite" : "--resume")})
     r.command.push_back(own);

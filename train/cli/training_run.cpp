@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -14,7 +13,6 @@
 #include "core/cgroup.h"
 #include "core/env.h"
 #include "core/log.h"
-#include "core/printable.h"
 #include "train/cli/common.h"
 #include "train/cli/introduction.h"
 #include "train/cli/run_output.h"

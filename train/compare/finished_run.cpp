@@ -1,6 +1,5 @@
 #include "train/compare/finished_run.h"
 
-#include <cmath>
 #include <filesystem>
 
 #include "core/check.h"

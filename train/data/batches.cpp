@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <numeric>
 
 #include "core/parallel.h"
 #include "kernels/index_select.h"
@@ -34,11 +33,7 @@ static View seen_from(View x, Device cpu) {
 }
 
 static View view_of(void* data, DType dtype, const Shape& shape, Device device) {
-  View out;
-  out.data = data;
-  out.dtype = dtype;
-  out.device = device;
-  out.rank = shape.rank();
+  View out{.data = data, .dtype = dtype, .device = device, .rank = shape.rank()};
   const Shape strides = contiguous_strides(shape);
   for (int i = 0; i < out.rank; ++i) out.dims[i] = shape[i], out.strides[i] = strides[i];
   return out;

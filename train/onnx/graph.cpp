@@ -1,6 +1,5 @@
 #include "train/onnx/graph.h"
 
-#include <algorithm>
 #include <cstring>
 #include <set>
 

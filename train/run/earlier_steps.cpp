@@ -1,7 +1,6 @@
 #include "train/run/earlier_steps.h"
 
 #include <cinttypes>
-#include <cstdio>
 #include <sstream>
 
 #include "core/check.h"

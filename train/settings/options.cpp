@@ -1,7 +1,6 @@
 #include "train/settings/options.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 
 #include "core/env.h"

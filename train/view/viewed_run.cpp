@@ -13,7 +13,6 @@
 #include "comm/base/host_name.h"
 #include "core/check.h"
 #include "train/evaluation/snapshot.h"
-#include "train/io/look.h"
 #include "train/run/metrics_log.h"
 #include "train/run/run_dir.h"
 #include "train/settings/options.h"

@@ -13,7 +13,6 @@
 
 #include "core/check.h"
 #include "core/parallel.h"
-#include "train/io/look.h"
 
 namespace ringtape {
 namespace {

@@ -144,9 +144,7 @@ void unpack(const fs::path& archive, const fs::path& folder) {
 std::span<const PublishedFile> published_files() { return kFiles; }
 
 bool is_published(const std::string& set) {
-  for (const PublishedFile& file : kFiles)
-    if (set == file.set) return true;
-  return false;
+  return std::ranges::any_of(kFiles, [&](const PublishedFile& file) { return set == file.set; });
 }
 
 std::string place_of(const PublishedFile& file, const std::string& dir) {
