@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
-include = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+include = re.compile(r'^\s*#\s*include\s*["<](?:ringtape/)?([^">]+)[">]', re.MULTILINE)
 
 
 def git(*arguments):

@@ -4,6 +4,7 @@
 #include "autograd/ops.h"
 #include "autograd/ops/common.h"
 #include "autograd/tape.h"
+#include "kernels/binary.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
 #include "kernels/l2_normalize.h"

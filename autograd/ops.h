@@ -9,10 +9,8 @@
 #include "autograd/scalar.h"
 #include "core/random.h"
 #include "core/tensor.h"
-#include "kernels/binary.h"
-#include "kernels/compare.h"
-#include "kernels/matmul.h"
-#include "kernels/unary.h"
+#include "kernels/activation.h"
+#include "kernels/elementwise_ops.h"
 #include "kernels/window.h"
 
 // Every differentiable function. Shapes broadcast as in NumPy; negative axes count from the end. Elementwise arithmetic
@@ -214,12 +212,12 @@ Tensor argmax(const Tensor& x);
 Tensor argmax(const Tensor& x, int axis, bool keepdim = false);
 Tensor argmin(const Tensor& x);
 Tensor argmin(const Tensor& x, int axis, bool keepdim = false);
-struct Sorted {
+struct SortResult {
   Tensor values, indices;  // indices: i64, where the values were
 };
-Sorted sort(const Tensor& x, int axis = -1, bool descending = false);
-Tensor argsort(const Tensor& x, int axis = -1, bool descending = false);      // sort's indices
-Sorted topk(const Tensor& x, int64_t k, int axis = -1, bool largest = true);  // the first k of the sorted axis
+SortResult sort(const Tensor& x, int axis = -1, bool descending = false);
+Tensor argsort(const Tensor& x, int axis = -1, bool descending = false);          // sort's indices
+SortResult topk(const Tensor& x, int64_t k, int axis = -1, bool largest = true);  // the first k of the sorted axis
 // Sums of each element and those in front of it along the axis; i64 for integers and b8.
 Tensor cumsum(const Tensor& x, int axis);
 

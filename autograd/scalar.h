@@ -29,8 +29,10 @@ class Scalar {
   DType dtype_;
 };
 
-enum class Kind : uint8_t { truth, integer, floating };
-constexpr Kind kind_of(DType d) { return is_float(d) ? Kind::floating : d == DType::b8 ? Kind::truth : Kind::integer; }
+enum class DTypeKind : uint8_t { truth, integer, floating };
+constexpr DTypeKind kind_of(DType d) {
+  return is_float(d) ? DTypeKind::floating : d == DType::b8 ? DTypeKind::truth : DTypeKind::integer;
+}
 
 // The smallest dtype that holds both, or the floating one; f32 for f16 with bf16.
 constexpr DType promote(DType a, DType b) {

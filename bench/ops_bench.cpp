@@ -16,6 +16,7 @@
 #include "autograd/tape.h"
 #include "bench/peak.h"
 #include "bench/timing.h"
+#include "core/runtime.h"
 #include "kernels/kernel.h"
 
 namespace ringtape {

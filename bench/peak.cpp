@@ -9,6 +9,7 @@
 #include "autograd/ops.h"
 #include "bench/timing.h"
 #include "core/parallel.h"
+#include "core/runtime.h"
 #include "core/tensor.h"
 #include "kernels/kernel.h"
 

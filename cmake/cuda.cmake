@@ -182,7 +182,7 @@ endfunction()
 
 # Compiles a target's .cu files as C++ for the emulation. CHECKED: with calls at each memory access,
 # those of ThreadSanitizer, which emulation/check.cpp answers; its library is not linked.
-# PRECOMPILED: the headers, which takes as long as four files without that.
+# PRECOMPILED: the headers, which takes as long as four files without that. OWN: kernels of a program, with its includes.
 function(ringtape_emulate target)
   target_link_libraries(${target} PRIVATE ringtape_cuda_headers)
   set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)  # a file's kernels have names of their own
@@ -197,6 +197,9 @@ function(ringtape_emulate target)
                            $<$<CXX_COMPILER_ID:GNU>:--param=tsan-instrument-func-entry-exit=0>)
   endif()
   set(first ${ringtape_SOURCE_DIR}/emulation/device.h)
+  if(OWN IN_LIST ARGN)  # of a program's own, which includes <ringtape/...>
+    set(first ${ringtape_BINARY_DIR}/include/ringtape/emulation/device.h)
+  endif()
   if(RINGTAPE_PRECOMPILE AND PRECOMPILED IN_LIST ARGN)
     target_precompile_headers(${target} PRIVATE ${first} ${ringtape_SOURCE_DIR}/kernels/cuda/block.cuh
                               ${ringtape_SOURCE_DIR}/core/tensor.h)

@@ -62,7 +62,7 @@ function(ringtape_add_kernels target)
   elseif(cu AND cuda AND COMMAND ringtape_emulate)  # PLAIN or CHECKED, as ringtape's own; not when installed
     set_source_files_properties(${cu} PROPERTIES LANGUAGE CXX)
     ringtape_kernel_objects(${target} cuda ${cu})
-    ringtape_emulate(${target}_cuda ${cuda})
+    ringtape_emulate(${target}_cuda ${cuda} OWN)
   endif()
 endfunction()
 

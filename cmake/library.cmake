@@ -1,19 +1,20 @@
 # What other projects link: all of ringtape, with training and the command line.
 #   ringtape::ringtape         libringtape.so
 #   ringtape::ringtape_static  libringtape.a, whole: the linker would drop what registers itself (RINGTAPE_STATIC)
-# Headers are included as "autograd/ops.h"; once installed, also as <ringtape/autograd/ops.h>. They need no header of
-# another library.
+#   ringtape::old_includes     beside one of them, for programs that still include "autograd/ops.h" (docs/install.md)
+# Headers are included as <ringtape/autograd/ops.h> (cmake/headers.cmake). They need no header of another library.
 if(RINGTAPE_PACKAGES AND CMAKE_LIBRARY_ARCHITECTURE AND NOT DEFINED CMAKE_INSTALL_LIBDIR)
   set(CMAKE_INSTALL_LIBDIR lib/${CMAKE_LIBRARY_ARCHITECTURE} CACHE STRING "Where libraries are installed")
 endif()
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+include(headers)
 
 function(ringtape_usage name)
   target_compile_features(${name} PUBLIC cxx_std_20)
-  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-                                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-                                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/ringtape>)
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${RINGTAPE_INCLUDE}>
+                                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  add_dependencies(${name} ringtape_headers)
   target_link_libraries(${name} PUBLIC Threads::Threads)
 endfunction()
 
@@ -37,6 +38,12 @@ if(RINGTAPE_SANITIZE)  # a program needs the runtime before it
 endif()
 add_library(ringtape::ringtape ALIAS ringtape_shared)
 
+add_library(ringtape_old_includes INTERFACE)
+set_target_properties(ringtape_old_includes PROPERTIES EXPORT_NAME old_includes)
+target_include_directories(ringtape_old_includes INTERFACE $<BUILD_INTERFACE:${RINGTAPE_INCLUDE}/ringtape>
+                                                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/ringtape>)
+add_library(ringtape::old_includes ALIAS ringtape_old_includes)
+
 if(RINGTAPE_STATIC)
   add_library(ringtape_archive STATIC $<TARGET_PROPERTY:ringtape,INTERFACE_SOURCES>
                                       $<TARGET_PROPERTY:ringtape_cli,INTERFACE_SOURCES>)
@@ -53,11 +60,10 @@ if(NOT RINGTAPE_INSTALL)
   return()
 endif()
 install(TARGETS ringtape_binary RUNTIME COMPONENT program)
-install(TARGETS ringtape_shared EXPORT ringtape LIBRARY COMPONENT program NAMELINK_COMPONENT development)
-foreach(folder core kernels autograd comm nn train)
-  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ringtape COMPONENT development
-          FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
-endforeach()
+install(TARGETS ringtape_shared ringtape_old_includes EXPORT ringtape
+        LIBRARY COMPONENT program NAMELINK_COMPONENT development)
+install(DIRECTORY ${RINGTAPE_INCLUDE}/ringtape DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
+        PATTERN emulation EXCLUDE)
 # The pages, with their examples, and the recipes, in the places of the tree, so that their links hold.
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(DIRECTORY docs configs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/dtype.h"
-#include "kernels/combine.h"
+#include "kernels/reduce_op.h"
 
 namespace ringtape::comm {
 

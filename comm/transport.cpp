@@ -4,6 +4,7 @@
 
 #include "comm/health/report.h"
 #include "core/runtime.h"
+#include "kernels/combine.h"
 
 namespace ringtape::comm {
 

@@ -55,4 +55,8 @@ void set_threads(int count) {
   thread_count = count;
 }
 
+MemoryStats memory_stats(Device device) { return runtime(device).stats(device.index); }
+void reset_peak_memory(Device device) { runtime(device).reset_peak(device.index); }
+void synchronize(Device device) { runtime(device).synchronize(device.index); }
+
 }  // namespace ringtape

@@ -86,7 +86,7 @@ inline Tensor from_dlpack(DLManagedTensor* given) {
               " are possible");
   Device device;
   if (t.device.device_type == kDLCUDA) device = {DeviceType::cuda, t.device.device_id};
-  runtime(device);  // throws if it does not exist
+  memory_stats(device);  // throws if it does not exist
   const std::span<const int64_t> dims(t.shape, size_t(t.ndim));
   for (const int64_t dim : dims) RT_CHECK_AS(ShapeError, dim >= 0, "from_dlpack: an axis of length ", dim);
   const Shape shape(dims), dense = contiguous_strides(shape);

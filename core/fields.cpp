@@ -30,7 +30,7 @@ static std::string parse(bool& value, const FieldInfo&, const std::string& text)
 
 template <class T> static std::string parse(T& value, const FieldInfo& info, const std::string& text) {
   const std::optional<T> parsed = parse_number<T>(text);
-  const Bounds& r = info.range;
+  const FieldRange& r = info.range;
   const double x = double(parsed.value_or(0));
   const bool within = (r.above_low ? x > r.low : x >= r.low) && (r.below_high ? x < r.high : x <= r.high);
   if (parsed && std::isfinite(x) && within) {
@@ -62,11 +62,11 @@ std::string set_field(const FieldRef& value, const FieldInfo& info, const std::s
 
 void Selection::add(std::string_view part, const Settings& settings) { parts.push_back({std::string(part), settings}); }
 
-std::vector<std::string> Several::chosen() const {
+std::vector<std::string> Selections::chosen() const {
   return names.empty() ? std::vector<std::string>() : split_text(names);
 }
 
-void Several::check(const std::string& kind) const {
+void Selections::check(const std::string& kind) const {
   const std::vector<std::string> words = chosen();
   for (const std::string& name : words) {
     find_entry(settings.parts, name, kind, "--" + kind + ": ");

@@ -8,17 +8,17 @@
 namespace ringtape {
 
 // The allowed values of a number.
-struct Bounds {
+struct FieldRange {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool above_low = false;   // low is excluded
   bool below_high = false;  // high is excluded
 };
 
 inline constexpr double kMaxCount = 1e9;
-inline constexpr Bounds kPositive{1, kMaxCount}, kCount{0, kMaxCount}, kReal{.low = 0},
+inline constexpr FieldRange kPositive{1, kMaxCount}, kCount{0, kMaxCount}, kReal{.low = 0},
     kAboveZero{.low = 0, .above_low = true}, kFraction{.low = 0, .high = 1, .below_high = true}, kProbability{0, 1};
 
-enum class Scope : uint8_t {
+enum class FieldScope : uint8_t {
   training,    // part of the recipe: recorded with a run, the same on all ranks
   weights,     // the same, and recorded with the weights, which `evaluate` needs it for
   rank,        // recorded, but ranks may differ
@@ -29,13 +29,13 @@ enum class Scope : uint8_t {
 struct FieldInfo {
   const char* help = "";  // one line that is clear without context
   const char* unit = "";  // placeholder for the value in --help: N, X, P, FILE; empty: a switch
-  Bounds range = {};      // for numbers
+  FieldRange range = {};  // for numbers
   std::vector<std::string> (*choices)() = nullptr;  // for texts; null: any
   const char* automatic = nullptr;  // meaning of the default if it stands for "not given" (it may be out of range)
   const char* unset = nullptr;      // the text of the default in files of earlier versions
-  Scope scope = Scope::training;
+  FieldScope scope = FieldScope::training;
   bool may_change = false;   // on resume
-  bool evaluates = false;    // `evaluate` accepts it, as it does all of Scope::weights
+  bool evaluates = false;    // `evaluate` accepts it, as it does all of FieldScope::weights
   bool selects = false;      // names a component, whose own settings follow
   bool with_labels = false;  // has no effect where no labels are learnt
 };

@@ -1,6 +1,7 @@
 // Tensor::str prints values like NumPy.
 #include <cstdio>
 
+#include "core/runtime.h"
 #include "core/tensor.h"
 
 namespace ringtape {

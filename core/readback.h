@@ -5,6 +5,8 @@
 
 namespace ringtape {
 
+struct PendingRead;  // core/runtime.h
+
 // A tensor's values on their way to the host. The copy starts here, after the work that computes them, and is read
 // later. Unlike copy_to, construction does not wait, and get() does not wait for later work.
 class Readback {

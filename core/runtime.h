@@ -5,19 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "core/device.h"
+#include "core/devices.h"
 
 namespace ringtape {
-
-// Bytes that tensors hold on a device: now and at most since the last reset. reserved: held from the system, used or
-// cached.
-struct MemoryStats {
-  int64_t current = 0;
-  int64_t peak = 0;
-  int64_t reserved = 0;
-  int64_t allocations = 0;         // requests served so far
-  int64_t system_allocations = 0;  // those that asked the system: constant once a training loop is warm
-};
 
 // A started copy to the host.
 struct PendingRead {
@@ -66,10 +56,6 @@ struct Runtime {
 };
 
 const Runtime& runtime(Device device);  // throws DeviceError if there is no such device
-bool available(Device device);
-inline MemoryStats memory_stats(Device device) { return runtime(device).stats(device.index); }
-inline void synchronize(Device device) { runtime(device).synchronize(device.index); }
-inline void reset_peak_memory(Device device) { runtime(device).reset_peak(device.index); }
 
 namespace cpu {
 extern const Runtime runtime;

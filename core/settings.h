@@ -65,9 +65,9 @@ class Selection {
   void add(std::string_view part, const Settings& settings);
 };
 
-// Several of some components, in the order of their use, and the settings of all.
-struct Several {
-  template <class Registry> explicit Several(const Registry& registry) : settings(registry) {}
+// Selections of some components, in the order of their use, and the settings of all.
+struct Selections {
+  template <class Registry> explicit Selections(const Registry& registry) : settings(registry) {}
 
   std::string names;  // separated by commas; empty: none
   Selection settings;

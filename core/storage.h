@@ -1,9 +1,11 @@
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
 
-#include "core/runtime.h"
+#include "core/device.h"
 
 namespace ringtape {
 
@@ -11,15 +13,11 @@ namespace ringtape {
 // destroyed.
 class Storage {
  public:
-  Storage(size_t bytes, Device device)
-      : runtime_(&ringtape::runtime(device)), data_(runtime_->allocate(bytes, device.index)), bytes_(bytes),
-        device_(device) {}
+  Storage(size_t bytes, Device device);
   // Memory of another owner, which is kept alive; null: none until provide().
   Storage(std::shared_ptr<void> memory, size_t bytes, Device device)
       : data_(memory.get()), memory_(std::move(memory)), bytes_(bytes), device_(device) {}
-  ~Storage() {
-    if (runtime_) runtime_->deallocate(data_, bytes_, device_.index);
-  }
+  ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
@@ -52,7 +50,7 @@ class Storage {
   }
 
  private:
-  const Runtime* runtime_ = nullptr;  // owns the memory; null: memory_ does
+  void (*deallocate_)(void* data, size_t bytes, int index) noexcept = nullptr;  // null: memory_ does it
   void* data_;
   std::shared_ptr<void> memory_;
   size_t bytes_;

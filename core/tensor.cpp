@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/runtime.h"
+
 namespace ringtape {
 
 Tensor::Tensor(const Tensor&) = default;
@@ -92,4 +94,14 @@ Tensor zeros(const Shape& shape, DType dtype, Device device) {
   return x;
 }
 
+namespace detail {
+
+Tensor from_host(const void* values, size_t count, DType dtype, const Shape& shape, Device device) {
+  RT_CHECK_AS(ShapeError, int64_t(count) == shape.size(), "from_host: ", count, " values for shape ", shape);
+  Tensor x(shape, dtype, device);
+  runtime(device).copy(View(x).data, device, values, Device{}, count * size_of(dtype));
+  return x;
+}
+
+}  // namespace detail
 }  // namespace ringtape

@@ -1,9 +1,11 @@
 #pragma once
+#include <cstddef>
 #include <memory>
 #include <ostream>
 #include <span>
 #include <vector>
 
+#include "core/devices.h"
 #include "core/storage.h"
 #include "core/view.h"
 
@@ -77,13 +79,13 @@ inline std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out
 inline Tensor empty_like(const Tensor& x) { return Tensor(x.shape(), x.dtype(), x.device()); }
 Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
 
+namespace detail {
+Tensor from_host(const void* values, size_t count, DType dtype, const Shape& shape, Device device);
+}
+
 // A tensor holding a copy of host values, in row-major order; throws ShapeError if the counts differ.
 template <class T> Tensor from_host(std::span<const T> values, const Shape& shape, Device device = {}) {
-  RT_CHECK_AS(ShapeError, int64_t(values.size()) == shape.size(), "from_host: ", values.size(), " values for shape ",
-              shape);
-  Tensor x(shape, dtype_of<T>::value, device);
-  runtime(device).copy(View(x).data, device, values.data(), Device{}, values.size_bytes());
-  return x;
+  return detail::from_host(values.data(), values.size(), dtype_of<T>::value, shape, device);
 }
 template <class T> Tensor from_host(const std::vector<T>& values, const Shape& shape, Device device = {}) {
   return from_host(std::span<const T>(values), shape, device);

@@ -75,7 +75,7 @@ def name_of(line):
     return found[1] if found else ""
 
 
-def filtered(text):
+def filtered(text, header):
     out, block, last = [], [], ("", [])  # the comment that waits for its declaration; the last function and its comment
     scopes, named = [], False            # for each open brace whether declarations follow; whether the file has its own
     for line in TABLES.sub(written_out, text).split("\n"):
@@ -104,6 +104,8 @@ def filtered(text):
             out += documentation([behind])  # of what begins here
         elif behind and not re.match(r"\s*((struct|class) \w+;$|[#}]|(public|protected|private):)", code):
             code += f"  ///< {escaped(behind)}"
+        if not inside and re.match(r"\s*(template <.*> *)?(class|struct) .*\{", code):
+            out.append(f"/** @headerfile {header} <ringtape/{header}> */")  # as programs include it
         if not code.startswith("#include"):  # Doxygen would read that file, too
             out.append(code)
         for brace in re.findall("[{}]", re.sub(r"\"(\\.|[^\"])*\"|'(\\.|[^'])'", "", line.split("  // ")[0])):
@@ -116,4 +118,5 @@ def filtered(text):
 
 if len(sys.argv) != 2:
     sys.exit(__doc__)
-print(filtered(pathlib.Path(sys.argv[1]).read_text()), end="")
+path = pathlib.Path(sys.argv[1]).resolve()
+print(filtered(path.read_text(), path.relative_to(ROOT)), end="")

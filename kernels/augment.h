@@ -1,20 +1,9 @@
 #pragma once
 #include "core/random.h"
+#include "kernels/image_changes.h"
 #include "kernels/kernel.h"
 
 namespace ringtape {
-
-// Random augmentation of a training image, in the order: rotation, crop, flip, normalisation, cutout.
-struct Augmentation {
-  int64_t pad = 0;       // rows and columns of zeros on each side, before a random crop of y's size
-  bool reflect = false;  // what is padded mirrors the image about the pixels of its border instead; pad < H and W
-  bool flip = false;     // horizontal flip with probability 1/2
-  bool alternate_flip = false;  // instead: in every other epoch, beginning with the first for a random half of the
-                                // images (Jordan, "94% on CIFAR-10 in 3.29 seconds on a single GPU", 2024)
-  double rotation = 0;  // maximum in degrees, up to 180: a random angle to either side about the centre; borders blend
-                        // into zeros (PIL: hard edges)
-  int64_t cutout = 0;   // side of a square at a random centre that is set to the mean; clipped at the border
-};
 
 // Parameters of one call: an Augmentation in the kernels' units, and the position in the random stream.
 struct AugmentParams {

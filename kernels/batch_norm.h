@@ -1,8 +1,8 @@
 #pragma once
 #include <algorithm>
 
+#include "kernels/activation.h"
 #include "kernels/kernel.h"
-#include "kernels/matmul.h"
 
 // Batch normalisation (Ioffe and Szegedy, 2015) over all axes except the last: x (..., C) is seen as M rows of C
 // channels. x, y, residual and their gradients are contiguous and of one floating dtype. Values per channel have shape

@@ -1,14 +1,9 @@
 #pragma once
 #include "kernels/kernel.h"
+#include "kernels/reduce_op.h"
 
 // The arithmetic of collectives: combines several buffers of one size.
 namespace ringtape {
-
-enum class ReduceOp : uint8_t { sum, avg, max, min, product };
-constexpr std::string_view name_of(ReduceOp op) {
-  constexpr std::string_view names[] = {"sum", "avg", "max", "min", "product"};
-  return names[size_t(op)];
-}
 
 inline constexpr int kMaxSources = 32;
 struct Sources {

@@ -1,17 +1,6 @@
 #pragma once
+#include "kernels/elementwise_ops.h"
 #include "kernels/kernel.h"
-
-// Comparisons and logic (what is not 0 is true), one row each: name, condition. No gradient.
-#define RT_COMPARE_OPS(X)               \
-  X(equal, a == b)                      \
-  X(not_equal, a != b)                  \
-  X(less, a < b)                        \
-  X(less_equal, a <= b)                 \
-  X(greater, a > b)                     \
-  X(greater_equal, a >= b)              \
-  X(logical_and, ((a != 0) & (b != 0))) \
-  X(logical_or, ((a != 0) | (b != 0)))  \
-  X(logical_xor, ((a != 0) != (b != 0)))
 
 namespace ringtape {
 

@@ -26,17 +26,6 @@ enum class PolicyOp : int8_t {
 };
 inline constexpr int kPolicyOps = 14, kPolicyBins = 31;  // strengths of each
 
-enum class PolicyKind : int8_t {
-  none,
-  rand_augment,    // `ops` operations in a row, all with strength `magnitude` of 0 to 30 (Cubuk et al., 2020)
-  trivial_augment  // one operation with any of 31 strengths, in wider ranges (Müller and Hutter, 2021)
-};
-
-struct ImagePolicy {
-  PolicyKind kind = PolicyKind::none;
-  int64_t ops = 2, magnitude = 9;  // of rand_augment: 1 to 16; 0 to 30
-};
-
 // The pixel of the source at a pixel's (row, column): (y, x) + row (y_row, x_row) + column (y_column, x_column), in
 // units of 2^-16, rounded down.
 struct Affine {

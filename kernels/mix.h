@@ -4,14 +4,6 @@
 
 namespace ringtape {
 
-// Mixtures of each image of a batch with the one before it (of the first with the last), as torchvision's MixUp and
-// CutMix: one share for the whole batch, from Beta(alpha, alpha). With both, each batch has one of them at random.
-struct Mixing {
-  double mixup = 0;   // alpha: the weighted mean of both images; 0: not
-  double cutmix = 0;  // alpha: a rectangle is the other image's; 0: not
-  bool any() const { return mixup > 0 || cutmix > 0; }
-};
-
 // What is drawn for a batch. Shares are multiples of 2^-16, so that products with f32 are exact in f64.
 struct Mixture {
   double share = 1;        // of an image's levels,

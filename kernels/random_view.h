@@ -6,31 +6,6 @@
 
 namespace ringtape {
 
-// Settings of a random view. Steps run in the order of the fields; each has a probability and a strength. The result
-// equals that of torchvision's transforms on 8-bit PIL images level for level, with the blur within one level. PIL
-// means Pillow up to version 12: from 13 on it may resize the height first, so that a crop larger than its view may
-// differ by a level in places (CIFAR's is never larger). The blur is torchvision's Gaussian; that of lightly and
-// solo-learn is PIL's three boxes. The defaults are lightly's for SimCLR on CIFAR-10, without blur.
-struct ViewAugmentation {
-  double crop_low = 0.08,
-         crop_high = 1;  // a crop with this share of the area, 0 < low <= high <= 1, and an aspect ratio of 3:4 to 4:3
-                         // (uniform in the logarithm), resized to the view, antialiased
-  double flip = 0.5;     // probability of a horizontal flip
-  double jitter = 0.8;   // probability of the next four, in random order
-  double brightness = 0.4, contrast = 0.4, saturation = 0.4;  // x <= 100: factor in [max(0, 1 - x), 1 + x]
-  double hue = 0.1;                                           // x <= 0.5: shift in [-x, x] of a full turn
-  double gray = 0.2;                                          // probability of luma in all three channels
-  double blur = 0;  // probability of a Gaussian with sigma in [low, high] pixels, 0.05 <= low <= high <= 20,
-  double blur_low = 0.1,
-         blur_high = 2;  // cut off at 3 sigma, with reflection at the border (torchvision's GaussianBlur)
-  double solarize = 0;   // probability that levels from 128 on are inverted
-  int64_t size = 0;      // height and width of the view; 0: the image's. The caller of random_view allocates y
-
-  Shape shape(const Shape& image) const {
-    return size > 0 ? image.with(0, size).with(1, size) : image;
-  }  // shape of a view of an image (H, W, C)
-};
-
 // Units of the fixed-point numbers of a view. All choices are computed in integers, so that every device and
 // instruction set makes the same ones. With factors of 14 bits PIL's own f32 arithmetic is exact, up to a factor of 2.
 inline constexpr int kFactorBits = 14, kAreaBits = 30, kSigmaBits = 16;

@@ -2,14 +2,12 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "kernels/image_changes.h"
 
 namespace ringtape {
 
 template <class T> RT_HD inline T smaller(T a, T b) { return a < b ? a : b; }
 template <class T> RT_HD inline T greater(T a, T b) { return a > b ? a : b; }
-
-// What an image is scaled by: PIL's filters of these names.
-enum class Interpolation : int8_t { bilinear, bicubic };
 
 // An axis that is scaled from `from` units to `to` pixels. An input pixel is `by` units wide, and the first one begins
 // `before` units before what is scaled. Usually each is a unit; those of an image that was decoded to a half are two,

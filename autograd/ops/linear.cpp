@@ -1,5 +1,7 @@
 #include "autograd/ops/common.h"
+#include "kernels/matmul.h"
 #include "kernels/reduce.h"
+#include "kernels/unary.h"
 
 namespace ringtape {
 

@@ -20,7 +20,7 @@ static Tensor all_elements(const Tensor& x, const char* op) {
 }
 
 // The first k elements of x sorted along an axis.
-static Sorted first_sorted(const Tensor& x, int at, int64_t k, bool descending, const char* op) {
+static SortResult first_sorted(const Tensor& x, int at, int64_t k, bool descending, const char* op) {
   const int64_t n = size_along(x, at);
   RT_CHECK_AS(ShapeError, n >> 32 == 0, op, ": axis ", at, " of shape ", x.shape(), " has 2^32 elements or more");
   const bool last = at == std::max(x.rank(), 1) - 1;
@@ -46,7 +46,7 @@ Tensor argmin(const Tensor& x, int axis, bool keepdim) { return place_of_extreme
 Tensor argmax(const Tensor& x) { return argmax(all_elements(x, "argmax"), 0); }
 Tensor argmin(const Tensor& x) { return argmin(all_elements(x, "argmin"), 0); }
 
-Sorted sort(const Tensor& x, int axis, bool descending) {
+SortResult sort(const Tensor& x, int axis, bool descending) {
   const int at = axis_of(x, axis, "sort");
   return first_sorted(x, at, size_along(x, at), descending, "sort");
 }
@@ -56,7 +56,7 @@ Tensor argsort(const Tensor& x, int axis, bool descending) {
   return first_sorted(x.detach(), at, size_along(x, at), descending, "argsort").indices;
 }
 
-Sorted topk(const Tensor& x, int64_t k, int axis, bool largest) {
+SortResult topk(const Tensor& x, int64_t k, int axis, bool largest) {
   const int at = axis_of(x, axis, "topk");
   RT_CHECK_AS(ShapeError, x.rank() > 0 || k == 1, "topk: k is ", k, ", but a tensor without axes has 1 element");
   RT_CHECK_AS(ShapeError, k >= 0 && k <= size_along(x, at), "topk: k is ", k, ", but axis ", at, " of shape ",

@@ -41,7 +41,7 @@ Tensor step_of_integers(std::string_view name, const Tensor& x) {
 
 Tensors no_slope(const Tensor& dy) { return {zeros(dy.shape(), dy.dtype(), dy.device())}; }
 
-bool is_integer(const Tensor& x) { return x.defined() && kind_of(x.dtype()) == Kind::integer; }
+bool is_integer(const Tensor& x) { return x.defined() && kind_of(x.dtype()) == DTypeKind::integer; }
 
 }  // namespace
 

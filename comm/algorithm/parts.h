@@ -1,5 +1,6 @@
 #pragma once
 #include "comm/algorithm.h"
+#include "kernels/combine.h"
 
 // Common parts of the algorithms.
 namespace ringtape::comm {

@@ -4,6 +4,7 @@
 #include "comm/choice.h"
 #include "core/env.h"
 #include "core/runtime.h"
+#include "kernels/combine.h"
 
 namespace ringtape::comm {
 

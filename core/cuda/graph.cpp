@@ -2,6 +2,7 @@
 
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
+#include "core/runtime.h"
 
 namespace ringtape::cuda {
 namespace {

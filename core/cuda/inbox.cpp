@@ -8,6 +8,7 @@
 #include "core/cuda/memory.h"
 #include "core/cuda/pool.h"
 #include "core/cuda/staging.h"
+#include "core/runtime.h"
 
 namespace ringtape::cuda {
 namespace {

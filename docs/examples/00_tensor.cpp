@@ -3,12 +3,12 @@
 //   x + row: (2, 3) f32 on cpu:0, sum 42
 //   the view has changed x: 10
 //   d(sum of squares)/dx of 3 is 6
+#include <ringtape/autograd/create.h>
+#include <ringtape/autograd/ops.h>
+#include <ringtape/autograd/tape.h>
+
 #include <cstdio>
 #include <vector>
-
-#include "autograd/create.h"
-#include "autograd/ops.h"
-#include "autograd/tape.h"
 
 using namespace ringtape;
 

@@ -3,13 +3,13 @@
 // Prints:
 //   mean of softmax times x: agrees
 //   one with a wrong gradient: found
-#include <cstdio>
+#include <ringtape/autograd/create.h>
+#include <ringtape/autograd/gradcheck.h>
+#include <ringtape/autograd/ops.h>
+#include <ringtape/autograd/saved.h>
+#include <ringtape/autograd/tape.h>
 
-#include "autograd/create.h"
-#include "autograd/gradcheck.h"
-#include "autograd/ops.h"
-#include "autograd/saved.h"
-#include "autograd/tape.h"
+#include <cstdio>
 
 using namespace ringtape;
 

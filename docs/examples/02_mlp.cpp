@@ -2,14 +2,14 @@
 // Prints:
 //   the network has 24674 parameters
 //   the loss has fallen: yes
-#include <cstdio>
+#include <ringtape/autograd/create.h>
+#include <ringtape/nn/nn.h>
+#include <ringtape/train/data/loader.h>
+#include <ringtape/train/data/sets/shapes.h>
+#include <ringtape/train/evaluation/metrics.h>
+#include <ringtape/train/optim/adam.h>
 
-#include "autograd/create.h"
-#include "nn/nn.h"
-#include "train/data/loader.h"
-#include "train/data/sets/shapes.h"
-#include "train/evaluation/metrics.h"
-#include "train/optim/adam.h"
+#include <cstdio>
 
 using namespace ringtape;
 

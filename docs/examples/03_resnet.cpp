@@ -2,11 +2,11 @@
 // Prints:
 //   train 2, val 2, test 1
 //   the loss has fallen: yes
+#include <ringtape/train/settings/run_setup.h>
+
 #include <cstdio>
 #include <map>
 #include <string>
-
-#include "train/settings/run_setup.h"
 
 using namespace ringtape;
 

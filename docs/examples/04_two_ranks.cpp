@@ -1,13 +1,13 @@
 // Distributed data parallelism: two ranks, here threads, each with half of every batch, learn what one learns with all.
 // Prints:
 //   after 5 steps both ranks have the weights of one device: yes
+#include <ringtape/autograd/create.h>
+#include <ringtape/nn/nn.h>
+#include <ringtape/train/loop/step.h>
+
 #include <cmath>
 #include <cstdio>
 #include <thread>
-
-#include "autograd/create.h"
-#include "nn/nn.h"
-#include "train/loop/step.h"
 
 using namespace ringtape;
 

@@ -2,15 +2,15 @@
 // Prints:
 //   softsign(3) is 0.75
 //   2 samples of its record: gradients agree
+#include <ringtape/autograd/create.h>
+#include <ringtape/autograd/gradcheck.h>
+#include <ringtape/autograd/op.h>
+#include <ringtape/autograd/ops.h>
+#include <ringtape/autograd/saved.h>
+#include <ringtape/autograd/tape.h>
+
 #include <cmath>
 #include <cstdio>
-
-#include "autograd/create.h"
-#include "autograd/gradcheck.h"
-#include "autograd/op.h"
-#include "autograd/ops.h"
-#include "autograd/saved.h"
-#include "autograd/tape.h"
 
 using namespace ringtape;
 

@@ -3,11 +3,11 @@
 // Prints:
 //   AlignUniform(weight 1) of resnet18
 //   trained for 2 epochs, judged by kNN: yes
-#include <cstdio>
+#include <ringtape/autograd/ops.h>
+#include <ringtape/nn/ssl/method.h>
+#include <ringtape/train/settings/run_setup.h>
 
-#include "autograd/ops.h"
-#include "nn/ssl/method.h"
-#include "train/settings/run_setup.h"
+#include <cstdio>
 
 using namespace ringtape;
 

@@ -3,11 +3,11 @@
 // Prints:
 //   the star sums like the ring: yes
 //   of 64 ranks, 1 MiB: the star takes 60 times as long as the ring
+#include <ringtape/comm/algorithm.h>
+#include <ringtape/comm/transport/simulated.h>
+
 #include <cstdio>
 #include <vector>
-
-#include "comm/algorithm.h"
-#include "comm/transport/simulated.h"
 
 using namespace ringtape;
 using namespace ringtape::comm;

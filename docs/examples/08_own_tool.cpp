@@ -4,14 +4,14 @@
 // Prints:
 //   callbacks:
 //     watch  prints the worst loss of every --watch-steps steps
-#include <cstdio>
+#include <ringtape/core/random.h>
+#include <ringtape/nn/nn.h>
+#include <ringtape/train/cli/cli.h>
+#include <ringtape/train/data/dataset.h>
+#include <ringtape/train/loop/callback.h>
+#include <ringtape/train/model/models.h>
 
-#include "core/random.h"
-#include "nn/nn.h"
-#include "train/cli/cli.h"
-#include "train/data/dataset.h"
-#include "train/loop/callback.h"
-#include "train/model/models.h"
+#include <cstdio>
 
 using namespace ringtape;
 

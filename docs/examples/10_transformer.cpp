@@ -1,12 +1,12 @@
 // A transformer of one block, from operations: it learns to turn sequences of digits round.
 // Prints:
 //   of the digits, 1.00 are right
+#include <ringtape/autograd/create.h>
+#include <ringtape/nn/nn.h>
+#include <ringtape/train/optim/adam.h>
+
 #include <cmath>
 #include <cstdio>
-
-#include "autograd/create.h"
-#include "nn/nn.h"
-#include "train/optim/adam.h"
 
 using namespace ringtape;
 

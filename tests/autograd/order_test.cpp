@@ -64,12 +64,12 @@ TEST_P(OrderOps, SortsAsALoopDoes) {
         const Tensor x = numbers({n}, dtype, uint64_t(n));
         const std::vector<int64_t> order = order_of(values(x), descending);
         const Numbers want(order.begin(), order.end());
-        const Sorted s = sort(x, 0, descending);
+        const SortResult s = sort(x, 0, descending);
         EXPECT_EQ(values(s.indices), want) << name_of(dtype) << ' ' << n;
         EXPECT_EQ(values(s.values), values(index_select(x, 0, s.indices)));
         EXPECT_EQ(s.values.dtype(), dtype);
         for (const int64_t k : {int64_t{0}, int64_t{1}, n / 9, n / 2, n}) {
-          const Sorted first = topk(x, k, 0, descending);
+          const SortResult first = topk(x, k, 0, descending);
           EXPECT_EQ(values(first.indices), Numbers(want.begin(), want.begin() + k)) << name_of(dtype) << ' ' << n;
           EXPECT_EQ(values(first.values), values(slice(s.values, 0, 0, k)));
         }

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "comm/algorithm.h"
+#include "kernels/combine.h"
 #include "tests/support/comm_worlds.h"
 #include "tests/support/mpi_ranks.h"
 #include "tests/support/support.h"

@@ -1,4 +1,5 @@
 // Augmentation, random views and the loader on CUDA: the same bytes as on the CPU.
+#include "core/runtime.h"
 #include "kernels/random_view.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/support.h"

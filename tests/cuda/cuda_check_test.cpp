@@ -1,4 +1,5 @@
 // What `ringtape doctor` checks.
+#include "core/runtime.h"
 #include "tests/support/cuda_support.h"
 #include "train/run/device_check.h"
 

@@ -11,6 +11,7 @@
 #include "comm/parallel/shuffle.h"
 #include "comm/process_group.h"
 #include "comm/transport/gpu.h"
+#include "core/runtime.h"
 #include "kernels/combine.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"

@@ -9,6 +9,7 @@
 #include "comm/process_group.h"
 #include "comm/transport/gpu.h"
 #include "comm/transport/transports.h"
+#include "core/runtime.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/gpu_ranks.h"
 #include "tests/support/process_ranks.h"

@@ -16,6 +16,7 @@
 #include "comm/process_group.h"
 #include "comm/transport/gpu.h"
 #include "comm/transport/transports.h"
+#include "core/runtime.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
 #include "tests/support/cuda_support.h"

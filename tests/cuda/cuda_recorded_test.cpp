@@ -5,6 +5,7 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "core/cuda/graph.h"
+#include "core/runtime.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
 #include "kernels/optimizer.h"

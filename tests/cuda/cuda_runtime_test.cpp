@@ -11,6 +11,7 @@
 #include "core/cuda/event.h"
 #include "core/cuda/graph.h"
 #include "core/cuda/pinned.h"
+#include "core/runtime.h"
 #include "core/tensor.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/support.h"

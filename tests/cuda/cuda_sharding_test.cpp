@@ -5,6 +5,7 @@
 #include "autograd/ops.h"
 #include "comm/process_group.h"
 #include "comm/transport/gpu.h"
+#include "core/runtime.h"
 #include "kernels/copy.h"
 #include "nn/nn.h"
 #include "nn/ssl/teacher.h"

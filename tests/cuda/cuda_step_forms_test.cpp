@@ -51,8 +51,8 @@ struct Shop {
   }
   Tensor labels() const { return cast(rand({5}, 0, 3.9, DType::f32, kCuda), DType::i64); }
   void run(const Tensor& x, const Labels& y, bool waits = false) {
-    const auto ended = [&](Phase phase) {
-      if (waits && phase == Phase::optimizer) model.counted.item();
+    const auto ended = [&](StepPhase phase) {
+      if (waits && phase == StepPhase::optimizer) model.counted.item();
     };
     figures.push_back(step->run(x, y, 0.05, ended).loss.item());
   }

@@ -7,6 +7,7 @@
 #include "comm/process_group.h"
 #include "comm/transport/gpu.h"
 #include "core/cuda/graph.h"
+#include "core/runtime.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
 #include "nn/nn.h"

@@ -9,8 +9,8 @@ usage() {
   cat <<'USAGE'
 Usage: tests/install/run.sh [--build FOLDER] [--sources]
 
-Installs a finished build into an empty folder, moves it, and builds and runs docs/examples/ with find_package, with
-its static library if it has one, and with pkg-config.
+Installs a finished build into an empty folder, moves it, and builds and runs docs/examples/, and a project whose files
+have names of ringtape's, with find_package, with its static library if it has one, and with pkg-config.
   --build FOLDER  the build [build/cpu]
   --sources       also with add_subdirectory, which compiles ringtape: minutes; FetchContent is configured
 USAGE
@@ -31,8 +31,10 @@ trap 'rm -rf "$work"' EXIT
 export CMAKE_GENERATOR=Ninja CMAKE_BUILD_TYPE=Release
 
 quietly() { "$@" >"$work/log" 2>&1 || { tail -n 40 "$work/log" >&2 && die "failed: $*"; }; }
-programs=(docs/examples/0[01258]_*.cpp docs/examples/09_own_kernels/main.cpp)
-examples=$(printf "$root/%s;" "${programs[@]}")
+programs=(docs/examples/0[01258]_*.cpp docs/examples/09_own_kernels/main.cpp tests/install/clash/src/clash.cpp)
+# As programs were written before: without one more folder on their path they must not compile.
+sed 's|#include <ringtape/\(.*\)>|#include "\1"|' docs/examples/05_own_op.cpp >"$work/old_paths.cpp"
+examples=$(printf "$root/%s;" "${programs[@]}")$work/old_paths.cpp
 
 # uses NAME SOURCES [cmake's arguments]
 uses() {
@@ -53,14 +55,15 @@ fi
 
 PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name ringtape.pc)")
 export PKG_CONFIG_PATH
-# A program with <ringtape/...>, from an empty folder.
-sed 's|#include "\(.*\)"|#include <ringtape/\1>|' docs/examples/05_own_op.cpp >"$work/own_op.cpp"
 read -ra flags <<<"$(pkg-config --cflags ringtape)"
 read -ra libraries <<<"$(pkg-config --libs ringtape)"
-(cd "$work" && "${CXX:-c++}" -O1 "${flags[@]}" own_op.cpp -o own_op "${libraries[@]}")
+"${CXX:-c++}" -O1 "${flags[@]}" docs/examples/05_own_op.cpp -o "$work/own_op" "${libraries[@]}"
 LD_LIBRARY_PATH=$(pkg-config --variable=libdir ringtape) quietly \
   cmake "-DPROGRAM=$work/own_op" "-DSOURCE=$root/docs/examples/05_own_op.cpp" -P docs/examples/check.cmake
 echo "pkg-config: a program builds and runs"
+old=("${CXX:-c++}" -fsyntax-only "${flags[@]}" "$work/old_paths.cpp")
+quietly "${old[@]}" "-I$(pkg-config --variable=includedir ringtape)/ringtape"
+! "${old[@]}" 2>/dev/null || die "include/ringtape is on the path of every program"
 quietly "$prefix/bin/ringtape" doctor
 (cd "$work" && quietly "$prefix/bin/ringtape" train --preset shapes_mlp --max-steps 1 --limit-eval-batches 1)
 echo "the installed program runs, and knows its recipes"
@@ -72,7 +75,8 @@ done
 
 if $sources; then
   own=("-DRINGTAPE_SOURCE=$root" -DRINGTAPE_ISAS=best -DRINGTAPE_CUDA=OFF -DCMAKE_UNITY_BUILD=ON)
-  uses subdirectory "$root/docs/examples/05_own_op.cpp" -DRINGTAPE_BY=subdirectory "${own[@]}"
+  uses subdirectory "$root/docs/examples/05_own_op.cpp;$root/tests/install/clash/src/clash.cpp" \
+    -DRINGTAPE_BY=subdirectory "${own[@]}"
   quietly cmake -S tests/install -B "$work/fetch" "-DSOURCES=$root/docs/examples/05_own_op.cpp" -DCHECK=unused \
     -DRINGTAPE_BY=fetch "${own[@]}" # it is the same build
 fi

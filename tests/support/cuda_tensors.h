@@ -3,6 +3,7 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "core/runtime.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
 #include "tests/support/cuda_support.h"

@@ -1,8 +1,11 @@
 // docs/api.md lists the public headers: all that examples and pages include, each of which compiles alone, and those
 // that Doxygen reads.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <regex>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -23,6 +26,46 @@ TEST(Api, PublicHeadersCompileAlone) {
     EXPECT_EQ(found(text_of(source), "(?:^|\n)#include [<\"]([^>\"]+)").front(), header)
         << source << " includes its own header first";
   }
+}
+
+using Names = std::set<std::string>;
+
+// This header and those that it includes.
+void add_included(const std::string& header, Names& headers) {
+  if (!fs::exists(kRoot / header) || !headers.insert(header).second) return;
+  for (const std::string& other : found(text_of(header), "\n#include \"([^\"]+)\"")) add_included(other, headers);
+}
+
+// The types that a header declares directly in namespace ringtape.
+Names types_in(const std::string& header) {
+  static const std::regex type(R"(^(?:template <.*> )?(?:struct|class|enum class|enum|using) (\w+))");
+  std::istringstream in(text_of(header));
+  std::string space;
+  Names names;
+  for (std::string line; std::getline(in, line);) {
+    std::smatch match;
+    if (line.starts_with("namespace ")) space = line;
+    if (line.starts_with("}  // namespace")) space = line.ends_with(" ringtape") ? "" : "namespace ringtape {";
+    if (space == "namespace ringtape {" && std::regex_search(line, match, type)) names.insert(match[1]);
+  }
+  return names;
+}
+
+// A type of a header that is not public takes a name from every program that says `using namespace ringtape;`.
+TEST(Api, NamesTheTypesThatComeAlong) {
+  Names reached;
+  const std::vector<std::string> headers = public_headers();
+  for (const std::string& header : headers) add_included(header, reached);
+  EXPECT_GT(reached.size(), headers.size() + 20);
+  Names along, known;
+  for (const std::string& header : headers) known.merge(types_in(header));
+  for (const std::string& header : reached)
+    if (std::ranges::find(headers, header) == headers.end()) along.merge(types_in(header));
+  std::erase_if(along, [&](const std::string& name) { return name.ends_with("Options") || known.contains(name); });
+  EXPECT_TRUE(known.contains("Tensor") && known.contains("Batch") && along.contains("Storage"));
+  const std::string text = text_of("docs/api.md");
+  const std::vector<std::string> listed = found(text.substr(text.find("## Types that come along")), "`(\\w+)`[,.]");
+  EXPECT_EQ(along, Names(listed.begin(), listed.end()));
 }
 
 TEST(Api, DoxygenReadsThePublicHeaders) {

@@ -207,8 +207,10 @@ const Names& included_by(const fs::path& file) {
   std::istringstream in(fs::exists(file) ? text_of(file) : "");  // the emulation has headers elsewhere
   for (std::string line; std::getline(in, line);) {
     if (!line.starts_with("#include ")) continue;
-    const std::string name = line.substr(10, line.find_first_of("\">", 10) - 10);
-    if (line[9] == '<') at->second.insert(name);
+    std::string name = line.substr(10, line.find_first_of("\">", 10) - 10);
+    const bool ours = line[9] == '"' || name.starts_with("ringtape/");
+    if (name.starts_with("ringtape/")) name.erase(0, 9);
+    if (!ours) at->second.insert(name);
     else at->second.merge(Names(included_by(kRoot / name)));
   }
   return at->second;

@@ -1,6 +1,7 @@
 #include "train/checkpoint/state.h"
 
 #include "core/check.h"
+#include "train/io/json.h"
 #include "train/io/json_reader.h"
 
 namespace ringtape {

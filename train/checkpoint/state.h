@@ -6,10 +6,11 @@
 
 #include "core/random.h"
 #include "train/evaluation/metrics.h"
-#include "train/io/json.h"
 #include "train/optim/schedule.h"
 
 namespace ringtape {
+
+class Json;  // train/io/json.h
 
 // Seconds of a pass: the total and its parts.
 struct PassSeconds {

@@ -11,6 +11,7 @@
 #include "core/registry.h"
 #include "train/cli/common.h"
 #include "train/io/file.h"
+#include "train/io/json.h"
 #include "train/io/json_reader.h"
 #include "train/loop/world.h"
 #include "train/run/version.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "nn/ssl/method.h"
+#include "train/run/metrics_log.h"
 #include "train/run/time_left.h"
 #include "train/run/time_text.h"
 #include "train/settings/presets.h"
@@ -15,7 +16,7 @@ static bool takes(Use use, const Option& option) {
   switch (use) {
     case Use::train: return option.concerns(false);
     case Use::pretrain: return option.concerns(true);
-    case Use::evaluate: return option.info.evaluates || option.info.scope == Scope::weights;
+    case Use::evaluate: return option.info.evaluates || option.info.scope == FieldScope::weights;
     case Use::load: return takes(Use::evaluate, option) && option.group.title != std::string_view("Training");
     case Use::either: break;
   }

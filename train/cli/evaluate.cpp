@@ -14,6 +14,7 @@
 #include "train/evaluation/linear_probe.h"
 #include "train/io/json.h"
 #include "train/io/safetensors.h"
+#include "train/run/metrics_log.h"
 
 namespace ringtape::cli {
 namespace {

@@ -3,6 +3,7 @@
 #include "core/cgroup.h"
 #include "train/cli/introduction.h"
 #include "train/cli/training_run.h"
+#include "train/run/metrics_log.h"
 #include "train/run/rank_log.h"
 
 namespace ringtape::cli {

@@ -4,6 +4,7 @@
 
 #include "core/part.h"
 #include "core/printable.h"
+#include "core/runtime.h"
 #include "kernels/kernel.h"
 #include "train/loop/execution.h"
 #include "train/loop/model_state.h"

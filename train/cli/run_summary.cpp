@@ -3,6 +3,8 @@
 
 #include "train/cli/training_run.h"
 #include "train/io/json.h"
+#include "train/run/metrics_log.h"
+#include "train/run/run_dir.h"
 
 namespace ringtape::cli {
 namespace {

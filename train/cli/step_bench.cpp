@@ -90,7 +90,7 @@ Batch StepBench::next() {
   return *batch;
 }
 
-void StepBench::step(const Batch& batch, const std::function<void(Phase)>& ended) {
+void StepBench::step(const Batch& batch, const std::function<void(StepPhase)>& ended) {
   learner_->begin_step({.step = step_->count(),
                         .steps = step_->count() + 1,
                         .epoch = epochs_ - 1,
@@ -113,11 +113,11 @@ StepBench::Phases StepBench::run_apart(int64_t steps) {
   Phases phases;
   synchronize(task_.device);
   auto at = Clock::now();
-  const auto ended = [&](Phase phase) {
+  const auto ended = [&](StepPhase phase) {
     synchronize(task_.device);
-    double& part = phase == Phase::forward    ? phases.forward
-                   : phase == Phase::backward ? phases.backward
-                                              : phases.optimizer;
+    double& part = phase == StepPhase::forward    ? phases.forward
+                   : phase == StepPhase::backward ? phases.backward
+                                                  : phases.optimizer;
     part += since(at) / double(steps);
   };
   for (int64_t i = 0; i < steps; ++i) {

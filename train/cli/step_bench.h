@@ -39,7 +39,7 @@ class StepBench {
  private:
   Loader make_loader() const;
   Batch next();
-  void step(const Batch& batch, const std::function<void(Phase)>& ended = {});
+  void step(const Batch& batch, const std::function<void(StepPhase)>& ended = {});
   double slowest(double seconds) const;
 
   const TrainOptions options_;

@@ -25,6 +25,8 @@
 #include "train/loop/model_state.h"
 #include "train/run/earlier_steps.h"
 #include "train/run/environment.h"
+#include "train/run/metrics_log.h"
+#include "train/run/run_dir.h"
 #include "train/run/save_hook.h"
 #include "train/run/snapshot_files.h"
 #include "train/run/stop.h"

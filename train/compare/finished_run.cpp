@@ -5,8 +5,10 @@
 #include "core/check.h"
 #include "train/io/file.h"
 #include "train/io/hash.h"
+#include "train/io/json.h"
 #include "train/io/json_reader.h"
 #include "train/io/look.h"
+#include "train/run/metrics_log.h"
 #include "train/settings/options.h"
 
 namespace ringtape {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "train/io/json.h"
+#include "train/run/metrics_log.h"
+
 namespace ringtape {
 
 std::optional<double> MemoryRow::deviation() const {

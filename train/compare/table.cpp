@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "train/io/json.h"
+#include "train/run/metrics_log.h"
 
 namespace ringtape {
 namespace {

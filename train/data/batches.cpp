@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/parallel.h"
+#include "kernels/image_policy.h"
 #include "kernels/index_select.h"
 #include "train/data/files/encoded_images.h"
 #include "train/data/files/image_cache.h"

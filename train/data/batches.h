@@ -4,7 +4,9 @@
 #include <span>
 #include <vector>
 
+#include "core/runtime.h"
 #include "kernels/erase.h"
+#include "kernels/mix.h"
 #include "train/data/loader.h"
 
 namespace ringtape {

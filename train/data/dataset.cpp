@@ -46,13 +46,13 @@ void visit(Fields& f, DataOptions& o) {
     {.help = "data set",
      .unit = "NAME",
      .choices = [] { return names_of(datasets()); },
-     .scope = Scope::weights,
+     .scope = FieldScope::weights,
      .selects = true});
   f("data-dir", o.dir,
     {.help = "folder of the data set's files",
      .unit = "DIR",
      .automatic = "RINGTAPE_DATA_DIR, else ./data",
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true,
      .evaluates = true});
   f("val-size", o.val_size,
@@ -79,7 +79,7 @@ void visit(Fields& f, DataOptions& o) {
          [] {
            return std::vector<std::string>{"dataset", "imagenet"};
          },
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
 }
 
 const DatasetEntry& find_dataset(const std::string& name) { return find_entry(datasets(), name, "data set"); }

@@ -3,9 +3,7 @@
 #include <memory>
 
 #include "core/part.h"
-#include "kernels/image_policy.h"
-#include "kernels/mix.h"
-#include "kernels/random_view.h"
+#include "kernels/image_changes.h"
 #include "train/data/dataset.h"
 #include "train/data/labels.h"
 #include "train/data/transform.h"

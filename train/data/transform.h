@@ -51,7 +51,7 @@ template <class Made, class Options> std::unique_ptr<Transform> make_transform(c
 }
 
 struct TransformOptions {
-  Several chosen{transforms()};
+  Selections chosen{transforms()};
 };
 void visit(Fields& f, TransformOptions& o);  // except the settings of each transform
 

@@ -1,11 +1,12 @@
 #include "train/data/views.h"
 
 #include "core/check.h"
+#include "kernels/image_policy.h"
 
 namespace ringtape {
 
 void visit(Fields& f, Augmentation& o) {
-  constexpr Bounds kPixels{0, 4096};
+  constexpr FieldRange kPixels{0, 4096};
   f("crop-padding", o.pad,
     {.help = "zeros on each side of a training image before it is cropped at random", .unit = "N", .range = kPixels});
   f("crop-reflect", o.reflect, {.help = "--crop-padding mirrors the image instead of adding zeros"});
@@ -20,7 +21,7 @@ void visit(Fields& f, Augmentation& o) {
     {.help = "set a square of side N in each training image to the mean", .unit = "N", .range = kPixels});
 }
 
-static constexpr Bounds kArea{1e-4, 1};
+static constexpr FieldRange kArea{1e-4, 1};
 
 // What views and training images with labels have in common, by the same names.
 static void visit_crops(Fields& f, ViewAugmentation& o) {
@@ -31,7 +32,7 @@ static void visit_crops(Fields& f, ViewAugmentation& o) {
   f("crop-high", o.crop_high, {.help = "largest part of an image's area that is cut out", .unit = "X", .range = kArea});
 }
 static void visit_colours(Fields& f, ViewAugmentation& o) {
-  constexpr Bounds kFactor{0, 100};
+  constexpr FieldRange kFactor{0, 100};
   f("jitter", o.jitter,
     {.help = "probability that an image's brightness, contrast, saturation and hue change, in random order",
      .unit = "P",
@@ -53,7 +54,7 @@ static void check_crops(const ViewAugmentation& o) {
 }
 
 void visit(Fields& f, ChangeOptions& o) {
-  constexpr Bounds kAlpha{0, 1000};
+  constexpr FieldRange kAlpha{0, 1000};
   visit_crops(f, o.view);
   visit_colours(f, o.view);
   f("policy", o.policy,

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "core/fields.h"
-#include "kernels/random_view.h"
+#include "kernels/image_changes.h"
 #include "train/data/loader.h"
 
 namespace ringtape {

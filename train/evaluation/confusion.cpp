@@ -10,6 +10,7 @@
 #include "autograd/tape.h"
 #include "core/check.h"
 #include "core/printable.h"
+#include "train/io/json.h"
 
 namespace ringtape {
 static double share(int64_t part, int64_t whole) {

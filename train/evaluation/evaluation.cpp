@@ -32,7 +32,7 @@ void visit(Fields& f, EvaluationOptions& o) {
     {.help = "folder of the files of --knn-data",
      .unit = "DIR",
      .automatic = "RINGTAPE_DATA_DIR, else ./data",
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true});
   f("online-probe", o.online_probe,
     {.help = "also train a linear layer on the features during training, and test it after each kNN test"});

@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/parse.h"
+#include "train/io/json.h"
 #include "train/io/json_reader.h"
 #include "train/io/look.h"
 #include "train/io/safetensors.h"

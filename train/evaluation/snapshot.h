@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "train/io/json.h"
 
 namespace ringtape {
+
+class Json;  // train/io/json.h
 
 // What a network makes of some images at one moment of its training, for people to look at. Tensors are on cpu:0;
 // parts that do not apply are undefined. Index: of one of `images`.

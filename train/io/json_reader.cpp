@@ -1,6 +1,7 @@
 #include "train/io/json_reader.h"
 
 #include "core/check.h"
+#include "train/io/json.h"
 
 namespace ringtape {
 

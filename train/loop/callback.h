@@ -6,7 +6,7 @@
 #include "core/settings.h"
 #include "train/loop/step.h"
 #include "train/loop/task.h"
-#include "train/run/metrics_log.h"
+#include "train/run/metrics.h"
 
 namespace ringtape {
 
@@ -41,7 +41,7 @@ template <class Made, class Options> std::unique_ptr<Callback> make_callback(con
 }
 
 struct CallbackOptions {
-  Several chosen{callbacks()};
+  Selections chosen{callbacks()};
 };
 void visit(Fields& f, CallbackOptions& o);  // except the settings of each callback
 

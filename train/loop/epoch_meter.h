@@ -1,6 +1,6 @@
 #pragma once
 #include "core/readback.h"
-#include "train/loop/stopwatch.h"
+#include "train/loop/lap_timer.h"
 #include "train/loop/training.h"
 
 namespace ringtape {
@@ -44,7 +44,7 @@ class EpochMeter {
   const Report report_;
   Metrics line_;  // of the last step that has one, with its
   Readback line_loss_, line_norm_, line_scale_;
-  Stopwatch logged_, since_;
+  LapTimer logged_, since_;
   int64_t logged_images_ = 0;
   Tally tally_;
   Tensor spread_;  // of the last step

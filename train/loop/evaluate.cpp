@@ -13,7 +13,7 @@
 #include "train/evaluation/knn.h"
 #include "train/evaluation/snapshot_parts.h"
 #include "train/evaluation/test_copies.h"
-#include "train/loop/stopwatch.h"
+#include "train/loop/lap_timer.h"
 #include "train/report/progress.h"
 
 namespace ringtape {
@@ -72,7 +72,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
   const std::vector<Part> parts = own_parts(int64_t(samples.size()), options);
   const int64_t size = eval_batch(data.image());
   SharedPasses passes(int64_t(samples.size()), size, *options.group, options.weights, options.interrupted);
-  Stopwatch watch;
+  LapTimer watch;
   Tensors kept;
   if (snapshot && !outputs) outputs = &kept;
   Progress bar(split, batches_of(parts, size), options.progress);
@@ -121,7 +121,7 @@ Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, co
   const auto look = [&](const Features& own, const Features& all) {
     if (snapshot && group.rank() == 0) add_features(*snapshot, test, own_part(queries, group), own, train, bank, all);
   };
-  Stopwatch watch;
+  LapTimer watch;
   const Tally tally = knn_test(
       *task.model, [&](const Tensor& x) { return (*task.model)(x); }, train, bank, test, queries, knn, embedding, group,
       look);

@@ -7,7 +7,7 @@
 #include "train/evaluation/metrics.h"
 #include "train/evaluation/snapshot.h"
 #include "train/loop/task.h"
-#include "train/run/metrics_log.h"
+#include "train/run/metrics.h"
 
 namespace ringtape {
 

@@ -3,6 +3,7 @@
 #include "core/device.h"
 #include "core/parallel.h"
 #include "core/runtime.h"
+#include "kernels/arithmetic.h"
 #include "kernels/bf16_unit.h"
 #include "train/run/environment.h"
 
@@ -12,7 +13,7 @@ void visit(Fields& f, ExecutionOptions& o) {
   f("device", o.device,
     {.help = "auto, cpu, cpu:N, cuda or cuda:N",
      .unit = "DEVICE",
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true,
      .evaluates = true});
   f("threads", o.threads,
@@ -20,27 +21,27 @@ void visit(Fields& f, ExecutionOptions& o) {
      .unit = "N",
      .range = {1, 1024},
      .automatic = "RINGTAPE_THREADS, else all cores",
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true,
      .evaluates = true});
   f("workers", o.workers,
     {.help = "background threads that prepare batches; 0: none",
      .unit = "N",
      .range = {0, 256},
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true,
      .evaluates = true});
   f("prefetch-memory", o.prefetch_memory,
     {.help = "MiB that training batches may take which wait for their step, though at least two may wait",
      .unit = "N",
      .range = {1, 1e9},
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true});
   f("seed", o.seed,
     {.help = "seed of initial weights, order of images, dropout and generated images",
      .unit = "N",
      .range = {0, 9e15},
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
   f("precision", o.precision,
     {.help = "number type of matrix products and activations; weights and sums stay f32. tf32: f32, but products on a "
              "GPU round to 11 bits. auto: bf16 where the device has units for it, else f32",
@@ -55,7 +56,7 @@ void visit(Fields& f, ExecutionOptions& o) {
     {.help = "reproduce the same bytes in every run; CPU kernels always do, for any --threads"});
   f("no-graph", o.no_graph,
     {.help = "on a GPU: launch every kernel of every step, instead of recording a step once and repeating it",
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true});
 }
 

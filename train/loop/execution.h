@@ -3,9 +3,10 @@
 
 #include "core/dtype.h"
 #include "core/fields.h"
-#include "kernels/arithmetic.h"
 
 namespace ringtape {
+
+struct Arithmetic;  // kernels/arithmetic.h
 
 // How kernels run, and the seed of random numbers.
 struct ExecutionOptions {

@@ -2,6 +2,7 @@
 
 #include "autograd/create.h"
 #include "comm/parallel/agreement.h"
+#include "train/io/json.h"
 #include "train/io/json_reader.h"
 #include "train/loop/step_parts.h"
 

@@ -7,6 +7,7 @@
 #include "nn/loss/spread.h"
 #include "train/evaluation/features.h"
 #include "train/evaluation/snapshot_parts.h"
+#include "train/io/json.h"
 #include "train/loop/learner.h"
 
 namespace ringtape {

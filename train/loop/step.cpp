@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/part.h"
 #include "core/registry.h"
+#include "core/runtime.h"
 #include "kernels/conv2d.h"
 #include "kernels/copy.h"
 #include "train/loop/step_graph.h"
@@ -102,7 +103,7 @@ Tensors clones(const Tensors& tensors) {
 
 // Processes the samples in parts. Every rank has the same number of parts, since modules may communicate in each.
 Step::Result Step::gradients(const Tensors& images, const Labels& y, GlobalBatch global,
-                             const std::function<void(Phase)>& ended) {
+                             const std::function<void(StepPhase)>& ended) {
   const int64_t samples = y.size(), all = global.samples > 0 ? global.samples : samples;
   const auto parts = int(std::clamp<int64_t>(all / placement_->group().size(), 1, accumulate_));
   const auto uneven = synchronized_ ? nullptr : placement_->uneven(samples, all);  // then there is one part
@@ -122,7 +123,7 @@ Step::Result Step::gradients(const Tensors& images, const Labels& y, GlobalBatch
         loss = loss.defined() ? loss + weighed : weighed;
       }
     }
-    if (ended) ended(Phase::forward);
+    if (ended) ended(StepPhase::forward);
     const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
     if (i == parts - 1 && global.counts) right = count_right(logits, y.larger());
     if (i == parts - 1) placement_->arm(total, {loss, samples, all, with_right(global.riders, right)});
@@ -130,7 +131,7 @@ Step::Result Step::gradients(const Tensors& images, const Labels& y, GlobalBatch
       backward(total, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, total.dtype()));
     if (uneven) uneven->end();
     if (i == parts - 1) placement_->finish();
-    if (ended) ended(Phase::backward);
+    if (ended) ended(StepPhase::backward);
   }
   const comm::Reducer* const reducer = placement_->reducer();
   if (reducer) right = right_of(reducer->words().riders());
@@ -142,11 +143,13 @@ Step::Result Step::gradients(const Tensors& images, const Labels& y, GlobalBatch
 void Step::record_steps() {
   const bool each_kernel = env::sync() || env::find_nan();
   const Device device = placement_->parameters().device();
-  if (placement_->reducer() || each_kernel || !optimizer_->repeats() || !runtime(device).record) return;
+  if (placement_->reducer() || each_kernel || !optimizer_->repeats() ||
+      !runtime(device).record)
+    return;
   graph_ = std::make_unique<StepGraph>(model_, *optimizer_, device);
 }
 
-Step::Result Step::run(const Tensors& images, const Labels& y, double lr, const std::function<void(Phase)>& ended,
+Step::Result Step::run(const Tensors& images, const Labels& y, double lr, const std::function<void(StepPhase)>& ended,
                        GlobalBatch global) {
   if (graph_ && global.apart) graph_->forget();
   if (!graph_ || global.apart || global.counts) return compute(images, y, lr, ended, global);
@@ -155,13 +158,13 @@ Step::Result Step::run(const Tensors& images, const Labels& y, double lr, const 
     repeated = false;
     return compute(x, labels, lr, ended, global);
   });
-  for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
+  for (const StepPhase phase : {StepPhase::forward, StepPhase::backward, StepPhase::optimizer})
     if (repeated && ended) ended(phase);
   return out;
 }
 
-Step::Result Step::compute(const Tensors& images, const Labels& y, double lr, const std::function<void(Phase)>& ended,
-                           GlobalBatch global) {
+Step::Result Step::compute(const Tensors& images, const Labels& y, double lr,
+                           const std::function<void(StepPhase)>& ended, GlobalBatch global) {
   optimizer_->zero_grad();
   Result out;
   {
@@ -176,7 +179,7 @@ Step::Result Step::compute(const Tensors& images, const Labels& y, double lr, co
                      squares.values);
     if (ema_) ema_->update();
   });
-  if (ended) ended(Phase::optimizer);
+  if (ended) ended(StepPhase::optimizer);
   return out;
 }
 

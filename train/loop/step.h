@@ -71,9 +71,9 @@ class Step {
   };
   // Images, one tensor (B, ...) per view, and their labels (B). `ended` is called at the end of each phase, once for
   // each part of an accumulated batch.
-  Result run(const Tensors& images, const Labels& y, double lr, const std::function<void(Phase)>& ended = {},
+  Result run(const Tensors& images, const Labels& y, double lr, const std::function<void(StepPhase)>& ended = {},
              GlobalBatch global = {});
-  Result run(const Tensor& x, const Labels& y, double lr, const std::function<void(Phase)>& ended = {},
+  Result run(const Tensor& x, const Labels& y, double lr, const std::function<void(StepPhase)>& ended = {},
              GlobalBatch global = {}) {
     return run(Tensors{x}, y, lr, ended, global);
   }
@@ -110,12 +110,13 @@ class Step {
   std::vector<Tensor> buffers() const;  // the model's, without those of which ranks hold their own elements only
 
  private:
-  Result compute(const Tensors& images, const Labels& y, double lr, const std::function<void(Phase)>& ended,
+  Result compute(const Tensors& images, const Labels& y, double lr, const std::function<void(StepPhase)>& ended,
                  GlobalBatch global);
-  Result gradients(const Tensors& images, const Labels& y, GlobalBatch global, const std::function<void(Phase)>& ended);
+  Result gradients(const Tensors& images, const Labels& y, GlobalBatch global,
+                   const std::function<void(StepPhase)>& ended);
   // step_shares.cpp
   Result share_gradients(const Tensors& images, const Labels& y, GlobalBatch global,
-                         const std::function<void(Phase)>& ended);
+                         const std::function<void(StepPhase)>& ended);
   Tensors own_buffers() const;
   std::vector<FileTensor> files(const std::string& prefix, const Tensor& buffer) const;
   // And frozen parameters. `statistics`: instead of the model's running statistics; empty: those.

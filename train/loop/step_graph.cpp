@@ -4,6 +4,7 @@
 
 #include "autograd/create.h"
 #include "core/log.h"
+#include "core/runtime.h"
 #include "kernels/copy.h"
 #include "train/loop/step_parts.h"
 

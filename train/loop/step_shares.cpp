@@ -35,7 +35,7 @@ void sum_buffers(const Tensors& places, const Tensors& buffers, const Tensors& b
 
 // All shares begin with the same buffers.
 Step::Result Step::share_gradients(const Tensors& images, const Labels& y, GlobalBatch global,
-                                   const std::function<void(Phase)>& ended) {
+                                   const std::function<void(StepPhase)>& ended) {
   const int64_t all = global.samples > 0 ? global.samples : y.size();
   const auto shares = int(placement_->shares());
   const Part own = part_of(shares, placement_->group().size(), placement_->group().rank());
@@ -60,13 +60,13 @@ Step::Result Step::share_gradients(const Tensors& images, const Labels& y, Globa
       out.right = count_right(part.logits.defined() ? Tensors{part.logits} : Tensors{}, labels.larger());
     }
     sum_buffers(places, buffers, before, share, w == 0);
-    if (ended) ended(Phase::forward);
+    if (ended) ended(StepPhase::forward);
     const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
     const comm::Reducer::Step own_part{loss, rows.size(), all, with_right(last ? global.riders : Riders{}, out.right)};
     if (last) placement_->arm(total, own_part);
     if (total.defined()) backward(total, scale_.seed(share, total.dtype()));
     last ? placement_->finish() : placement_->keep(own_part);
-    if (ended) ended(Phase::backward);
+    if (ended) ended(StepPhase::backward);
   }
   default_generator().set_state(random);
   for (size_t i = 0; i < buffers.size(); ++i)

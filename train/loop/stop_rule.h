@@ -1,5 +1,5 @@
 #pragma once
-#include "train/loop/stopwatch.h"
+#include "train/loop/lap_timer.h"
 #include "train/loop/training.h"
 #include "train/run/time_left.h"
 
@@ -45,7 +45,7 @@ class StopRule {
 
   const Training& p_;
   TrainState& at_;
-  Stopwatch training_;            // since at_.trained was set
+  LapTimer training_;             // since at_.trained was set
   std::optional<TimeLeft> left_;  // of fit(), if only steps end it
   std::optional<double> time_limit_;
   bool asked_to_stop_ = false;  // in the last step

@@ -9,6 +9,7 @@
 #include "nn/mode_guard.h"
 #include "train/evaluation/features.h"
 #include "train/evaluation/snapshot_parts.h"
+#include "train/report/progress.h"
 #include "train/run/process_memory.h"
 #include "train/run/stop.h"
 #include "train/run/time_text.h"
@@ -78,7 +79,8 @@ bool Trainer::train_epoch() {
     }
     train_step(batches);
     if (!meter_.finite()) break;
-    show_progress(bar);
+    tell_estimate();
+    if (bar.due() && meter_.tally().samples() > 0) bar.update(at_.batch, progress_note());
     using enum StopRule::Then;
     const StopRule::Then then = stop_.after_step();
     if (then == change) {
@@ -95,13 +97,15 @@ bool Trainer::train_epoch() {
   return true;
 }
 
-static double& part_of(PassSeconds& seconds, Phase phase) {
-  return phase == Phase::forward ? seconds.forward : phase == Phase::backward ? seconds.backward : seconds.optimizer;
+static double& part_of(PassSeconds& seconds, StepPhase phase) {
+  return phase == StepPhase::forward    ? seconds.forward
+         : phase == StepPhase::backward ? seconds.backward
+                                        : seconds.optimizer;
 }
 
 void Trainer::train_step(Loader::Epoch& batches) {
-  Stopwatch watch;
-  const auto ended = [&](Phase phase) {
+  LapTimer watch;
+  const auto ended = [&](StepPhase phase) {
     part_of(at_.seconds, phase) += watch.lap();
     p_.trace.ended(phase);
   };
@@ -125,15 +129,16 @@ void Trainer::train_step(Loader::Epoch& batches) {
   for (const auto& callback : p_.callbacks) callback->after_step(steps(), result);
 }
 
-void Trainer::show_progress(Progress& bar) {
+void Trainer::tell_estimate() {
   if (estimate_ && stop_.seconds_passed() >= estimate_after_ && worth_telling(stop_.seconds_left()))
     std::exchange(estimate_, nullptr)(stop_.seconds_left());
-  const Tally& tally = meter_.tally();
-  if (!bar.due() || tally.samples() == 0) return;
+}
+
+std::string Trainer::progress_note() const {
   const double left = stop_.seconds_left();
   const bool more = p_.epochs > 1 && worth_telling(left);  // more than the bar itself says
   const std::string in_all = more ? concat(", ", duration_text(left), " left in total") : "";
-  bar.update(at_.batch, concat("loss ", std::round(1e4 * tally.loss()) / 1e4, in_all));
+  return concat("loss ", std::round(1e4 * meter_.tally().loss()) / 1e4, in_all);
 }
 
 bool Trainer::report_epoch(bool first) {

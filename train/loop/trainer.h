@@ -1,7 +1,6 @@
 #pragma once
 #include "train/loop/recovery.h"
 #include "train/loop/stop_rule.h"
-#include "train/report/progress.h"
 
 namespace ringtape {
 
@@ -81,8 +80,9 @@ class Trainer {
   bool judge(bool first);
   void test();
   void write(Metrics& m) const;
-  void write_pass(Metrics m) const;  // throws if the loss is not finite
-  void show_progress(Progress& bar);
+  void write_pass(Metrics m) const;   // throws if the loss is not finite
+  void tell_estimate();
+  std::string progress_note() const;  // behind the bar
   bool is_whole_epoch() const { return at_.batch == steps_per_epoch(); }
   bool leads() const { return p_.group.rank() == 0; }
   std::optional<Snapshot> snapshot_of(const std::string& split, bool last) const;

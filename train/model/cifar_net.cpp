@@ -13,7 +13,7 @@ void visit(Fields& f, CifarNetOptions& o) {
     {.help = "channels of the first block; the others have four times as many",
      .unit = "N",
      .range = {1, 1024},
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
   f("bias-epochs", o.bias_epochs,
     {.help = "epochs in which the bias of the first layer is trained, whose filters are not",
      .unit = "N",

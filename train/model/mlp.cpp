@@ -10,12 +10,12 @@ struct MlpOptions {
 };
 void visit(Fields& f, MlpOptions& o) {
   f("hidden", o.hidden,
-    {.help = "width of the hidden layer", .unit = "N", .range = kPositive, .scope = Scope::weights});
+    {.help = "width of the hidden layer", .unit = "N", .range = kPositive, .scope = FieldScope::weights});
   f("dropout", o.dropout,
     {.help = "probability of zeroing a hidden unit in training",
      .unit = "P",
      .range = kFraction,
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
 }
 const MlpOptions& mlp(const ModelSpec& spec) { return spec.settings.as<MlpOptions>(); }
 

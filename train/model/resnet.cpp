@@ -19,7 +19,7 @@ void visit(Fields& f, ResNetOptions& o) {
     {.help = "channels of the first stage's 3x3 convolutions; each later stage doubles them",
      .unit = "N",
      .range = {1, 1024},
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
   f("stem", o.stem,
     {.help =
          "first layers: cifar (a 3x3 convolution), imagenet (7x7 and max-pool, for weights that have them), or auto: "
@@ -29,14 +29,14 @@ void visit(Fields& f, ResNetOptions& o) {
          [] {
            return std::vector<std::string>{"auto", "cifar", "imagenet"};
          },
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
   f("no-stem-relu", o.no_stem_relu,
-    {.help = "no ReLU after the first convolution, as in lightly's benchmark", .scope = Scope::weights});
+    {.help = "no ReLU after the first convolution, as in lightly's benchmark", .scope = FieldScope::weights});
   f("stem-padding", o.stem_padding,
     {.help = "padding of the first convolution if it is 3x3; solo-learn uses 2",
      .unit = "N",
      .range = {0, 8},
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
   f("checkpointing", o.checkpointing,
     {.help = "backward computes each block once more instead of keeping its activations: less memory, more time, the "
              "same bytes",

@@ -14,17 +14,17 @@ void visit(Fields& f, WideResNetOptions& o) {
     {.help = "layers: 6 n + 4 with n blocks in each of the three stages",
      .unit = "N",
      .range = {10, 1000},
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
   f("widen", o.widen,
     {.help = "times 16 channels of the first stage; each later stage doubles them",
      .unit = "K",
      .range = {1, 64},
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
   f("dropout", o.dropout,
     {.help = "probability of zeroing an element between the convolutions of a block, in training",
      .unit = "P",
      .range = kFraction,
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
 }
 const WideResNetOptions& wide_resnet(const ModelSpec& spec) { return spec.settings.as<WideResNetOptions>(); }
 

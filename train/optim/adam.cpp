@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/optimizer.h"
+
 namespace ringtape {
 
 // One kernel call per range of parameters with the same number of steps: usually one for all.

@@ -1,6 +1,5 @@
 #pragma once
 #include "core/fields.h"
-#include "kernels/optimizer.h"
 #include "train/optim/optimizer.h"
 
 namespace ringtape {

@@ -2,13 +2,13 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "kernels/gradient.h"
 
 namespace ringtape {
 
 constexpr float kFirstScale = 65536;  // PyTorch's initial scale
 
-GradientScale::GradientScale(Device device, Options options)
-    : rule_{.max_norm = options.max_norm, .growth = 2, .backoff = 0.5, .interval = 2000} {
+GradientScale::GradientScale(Device device, Options options) : max_norm_(options.max_norm) {
   norm_ = zeros({1}, DType::f32, device), factor_ = zeros({1}, DType::f32, device);
   if (options.dynamic) scale_ = from_host(std::vector<float>{kFirstScale, 0}, {2}, device);
 }
@@ -19,7 +19,8 @@ Tensor GradientScale::seed(double share, DType dtype) const {
 }
 
 const Tensor& GradientScale::factor(const Tensor& squares) {
-  gradient_factor(factor_, norm_, scale_.defined() ? View(scale_) : View{}, squares, rule_);
+  gradient_factor(factor_, norm_, scale_.defined() ? View(scale_) : View{}, squares,
+                  {.max_norm = max_norm_, .growth = 2, .backoff = 0.5, .interval = 2000});
   return factor_;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 #include "core/tensor.h"
-#include "kernels/gradient.h"
 
 namespace ringtape {
 
@@ -17,7 +16,7 @@ class GradientScale {
   GradientScale(Device device, Options options);
 
   bool dynamic() const { return scale_.defined(); }
-  bool active() const { return dynamic() || rule_.max_norm > 0; }
+  bool active() const { return dynamic() || max_norm_ > 0; }
 
   // The gradient that backward() starts from, (): `share` times the loss scale.
   Tensor seed(double share, DType dtype = DType::f32) const;
@@ -30,7 +29,7 @@ class GradientScale {
   const Tensor& state() const { return scale_; }
 
  private:
-  GradientRule rule_;
+  const double max_norm_;
   Tensor scale_, norm_, factor_;
 };
 

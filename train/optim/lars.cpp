@@ -1,6 +1,7 @@
 #include "train/optim/lars.h"
 
 #include "kernels/gradient.h"
+#include "kernels/optimizer.h"
 
 namespace ringtape {
 

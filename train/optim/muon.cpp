@@ -8,6 +8,7 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "kernels/copy.h"
+#include "kernels/optimizer.h"
 
 namespace ringtape {
 

@@ -1,6 +1,5 @@
 #pragma once
 #include "core/fields.h"
-#include "kernels/optimizer.h"
 #include "train/optim/optimizer.h"
 
 namespace ringtape {
@@ -41,13 +40,7 @@ class Sgd : public Optimizer {
   bool set_momentum(double momentum) override { return set_velocity_momentum(options_.momentum, velocity_, momentum); }
 
  private:
-  void update(int64_t begin, int64_t end, const View& factor, const Again<double>& lr) override {
-    const Again<SgdStep> step = [this, lr, weight_decay = decay(options_.weight_decay)] {
-      return SgdStep{lr(), options_.momentum, weight_decay, options_.nesterov};
-    };
-    sgd_step(parameters_.values({begin, end}), state_part(velocity_, begin, end), parameters_.gradients({begin, end}),
-             factor, asked(step));
-  }
+  void update(int64_t begin, int64_t end, const View& factor, const Again<double>& lr) override;
 
   Options options_;
   Tensor velocity_;

@@ -12,6 +12,7 @@
 #include "comm/base/host_name.h"
 #include "core/check.h"
 #include "train/data/image/png.h"
+#include "train/io/json.h"
 #include "train/io/protobuf.h"
 
 namespace ringtape {

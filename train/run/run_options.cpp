@@ -7,11 +7,11 @@ void visit(Fields& f, RunOptions& o) {
     {.help = "run directory: a name below runs/, or a path with a /",
      .unit = "NAME",
      .automatic = "MODEL-DATA-TIME",
-     .scope = Scope::invocation});
-  f("overwrite", o.overwrite, {.help = "replace an earlier run of the same name", .scope = Scope::invocation});
+     .scope = FieldScope::invocation});
+  f("overwrite", o.overwrite, {.help = "replace an earlier run of the same name", .scope = FieldScope::invocation});
   f("resume", o.resume,
     {.help = "resume the run of the same name from its newest checkpoint; start it if there is none",
-     .scope = Scope::invocation});
+     .scope = FieldScope::invocation});
   f("log-every", o.log_every,
     {.help = "steps between lines of metrics within an epoch; 0: none",
      .unit = "N",
@@ -35,7 +35,7 @@ void visit(Fields& f, RunOptions& o) {
      .range = kAboveZero,
      .may_change = true});
   f("json", o.json,
-    {.help = "print results as JSON lines instead of text", .scope = Scope::invocation, .evaluates = true});
+    {.help = "print results as JSON lines instead of text", .scope = FieldScope::invocation, .evaluates = true});
 }
 
 }  // namespace ringtape

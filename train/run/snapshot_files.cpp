@@ -12,6 +12,7 @@
 #include "core/device.h"
 #include "core/log.h"
 #include "train/io/file.h"
+#include "train/io/json.h"
 
 namespace ringtape {
 

@@ -192,7 +192,7 @@ std::vector<std::string> changed_settings(const TrainOptions& options,
 std::string common_settings_text(const TrainOptions& options) {
   std::string out;
   for (const OptionValue& value : values_of(options))
-    if (value.option->is_recorded() && value.option->info.scope != Scope::rank) out += setting_line(value);
+    if (value.option->is_recorded() && value.option->info.scope != FieldScope::rank) out += setting_line(value);
   return out;
 }
 
@@ -211,7 +211,7 @@ static std::string metadata_key(const Option& option) { return concat("ringtape.
 std::map<std::string, std::string> weights_metadata(const TrainOptions& options) {
   std::map<std::string, std::string> out{{"format", "pt"}};
   for (const OptionValue& value : values_of(options))
-    if (value.option->info.scope == Scope::weights) out[metadata_key(*value.option)] = value.text;
+    if (value.option->info.scope == FieldScope::weights) out[metadata_key(*value.option)] = value.text;
   return out;
 }
 
@@ -219,7 +219,7 @@ Given read_metadata(const std::map<std::string, std::string>& metadata, const st
   Given out{.file = path};
   for (const Option& option : train_options()) {
     const auto found = metadata.find(metadata_key(option));
-    if (found != metadata.end() && option.info.scope == Scope::weights && !out.find(option.name))
+    if (found != metadata.end() && option.info.scope == FieldScope::weights && !out.find(option.name))
       out.settings.push_back({&option, found->second, concat(path, ": metadata ", option.name)});
   }
   return out;

@@ -34,7 +34,7 @@ void visit_model(OptionWalk& f, TrainOptions& o) {
      .unit = "NAME",
      .choices = [] { return names_of(models()); },
      .automatic = "mlp; resnet18 for imagefolder",
-     .scope = Scope::weights,
+     .scope = FieldScope::weights,
      .selects = true});
   f("weights", o.weights,
     {.help = "fine-tune: begin with the weights of a run, a checkpoint or a file, also PyTorch's; --model and its "

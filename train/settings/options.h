@@ -85,7 +85,7 @@ struct Option {
   std::string initial;  // the default, as text
   bool is_switch, is_text;
 
-  bool is_recorded() const { return info.scope != Scope::invocation; }
+  bool is_recorded() const { return info.scope != FieldScope::invocation; }
   bool concerns(bool self_supervised) const {
     return group.concerns(self_supervised) && !(self_supervised && info.with_labels);
   }

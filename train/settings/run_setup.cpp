@@ -10,6 +10,7 @@
 #include "comm/parallel/agreement.h"
 #include "core/log.h"
 #include "core/runtime.h"
+#include "kernels/arithmetic.h"
 #include "nn/freeze.h"
 #include "train/data/class_weights.h"
 #include "train/data/files/encoded_images.h"

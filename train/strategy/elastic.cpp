@@ -5,7 +5,7 @@ namespace ringtape {
 void visit(Fields& f, ElasticOptions& o) {
   f("elastic", o.on,
     {.help = "ranks may die, leave and join: the others go on, without a restart; ringtape launch --elastic gives it",
-     .scope = Scope::invocation});
+     .scope = FieldScope::invocation});
   f("min-ranks", o.min_ranks,
     {.help = "elastic: with fewer ranks the training waits for others, then saves a checkpoint and ends",
      .unit = "N",

@@ -38,19 +38,19 @@ void visit(Fields& f, ParallelOptions& o) {
              "unless a launcher has done so",
      .unit = "N",
      .range = {1, 4096},
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true});
   f("gpu-ids", o.gpu_ids,
     {.help = "numbers of the GPUs to use, as in 2,3; with ddp, rank r of a machine uses the r-th of them",
      .unit = "LIST",
      .automatic = "cuda:0, cuda:1 ...",
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true});
   f("transport", o.transport,
     {.help = "how ranks exchange messages; `ringtape list transports` says between which ranks",
      .unit = "NAME",
      .choices = comm::transport_names,
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true});
   f("sync-bn", o.sync_bn, {.help = "batch normalisation uses the samples of all ranks or devices"});
   f("shares", o.shares,
@@ -64,7 +64,7 @@ void visit(Fields& f, ParallelOptions& o) {
              "rank that dies ends it at once)",
      .unit = "SECONDS",
      .range = {0.001, 1e8},
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true});
   visit(f, o.elastic);
 }

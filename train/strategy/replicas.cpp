@@ -5,7 +5,7 @@ namespace ringtape {
 void visit(Fields& f, ReplicaOptions& o) {
   f("dp-persistent", o.persistent,
     {.help = "keep the replicas and send them only what has changed, instead of everything at each step",
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true});
 }
 

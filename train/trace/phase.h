@@ -4,6 +4,6 @@
 namespace ringtape {
 
 // The parts of a step that are timed.
-enum class Phase : uint8_t { forward, backward, optimizer };
+enum class StepPhase : uint8_t { forward, backward, optimizer };
 
 }  // namespace ringtape

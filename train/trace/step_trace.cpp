@@ -19,7 +19,7 @@ static int64_t ns(comm::Clock::time_point t) {
 static void split_wait(std::vector<RankTimeline::Span>& phases, int64_t begin, int64_t end) {
   for (size_t i = phases.size(); i-- > 0;) {
     RankTimeline::Span& p = phases[i];
-    if (p.name != kPhases[int(Phase::backward)]) continue;
+    if (p.name != kPhases[int(StepPhase::backward)]) continue;
     if (begin < p.begin || end > p.end) return;
     end = std::exchange(p.end, begin);
     phases.insert(phases.begin() + long(i) + 1, {"wait", begin, end});
@@ -31,12 +31,12 @@ void visit(Fields& f, TraceOptions& o) {
   f("trace", o.path,
     {.help = "write what every rank does in one step to FILE.json (chrome://tracing, Perfetto) and FILE.svg",
      .unit = "FILE",
-     .scope = Scope::invocation});
+     .scope = FieldScope::invocation});
   f("trace-step", o.step,
     {.help = "the step that --trace records, counted from 1",
      .unit = "N",
      .range = kPositive,
-     .scope = Scope::invocation});
+     .scope = FieldScope::invocation});
 }
 
 void StepTrace::otherwise_into(const std::string& path) {
@@ -63,7 +63,7 @@ void StepTrace::begin(int64_t step) {
   if (on_) since_ = ns(comm::Clock::now());
 }
 
-void StepTrace::ended(Phase phase) {
+void StepTrace::ended(StepPhase phase) {
   if (!on_) return;
   const int64_t now = ns(comm::Clock::now());
   own_.phases.push_back({kPhases[int(phase)], std::exchange(since_, now), now});

@@ -31,7 +31,7 @@ class StepTrace {
   void check_after(int64_t steps) const;
   void begin(int64_t step);        // counted from 1
   bool on() const { return on_; }  // whether it is recorded
-  void ended(Phase phase);         // called at the end of a phase, as by Step::run
+  void ended(StepPhase phase);     // called at the end of a phase, as by Step::run
   // In the recorded step a collective: rank 0 writes the files. Throws IoError.
   void end(const comm::Reducer* reducer, comm::ProcessGroup& group);
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "train/io/json.h"
 #include "train/io/look.h"
 
 namespace ringtape {

@@ -13,6 +13,7 @@
 #include "comm/base/host_name.h"
 #include "core/check.h"
 #include "train/evaluation/snapshot.h"
+#include "train/io/json.h"
 #include "train/run/metrics_log.h"
 #include "train/run/run_dir.h"
 #include "train/settings/options.h"

@@ -2,13 +2,14 @@
 // Prints:
 //   softsign(3) is 0.75
 //   its record: all checks passed
+#include <ringtape/autograd/create.h>
+#include <ringtape/autograd/op_checks.h>
+#include <ringtape/autograd/ops.h>
+#include <ringtape/autograd/saved.h>
+#include <ringtape/autograd/tape.h>
+
 #include <cstdio>
 
-#include "autograd/create.h"
-#include "autograd/op_checks.h"
-#include "autograd/ops.h"
-#include "autograd/saved.h"
-#include "autograd/tape.h"
 #include "softsign.h"
 
 using namespace ringtape;

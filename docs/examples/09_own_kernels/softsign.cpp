@@ -1,9 +1,9 @@
 // For CPUs, compiled once per instruction set.
 #include "softsign.h"
 
-#include <cmath>
+#include <ringtape/kernels/cpu/elementwise.h>
 
-#include "kernels/cpu/elementwise.h"
+#include <cmath>
 
 RT_ISA_BEGIN
 

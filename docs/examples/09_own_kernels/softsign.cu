@@ -1,7 +1,7 @@
 // For GPUs.
 #include "softsign.h"
 
-#include "kernels/cuda/elementwise.cuh"
+#include <ringtape/kernels/cuda/elementwise.cuh>
 
 namespace ringtape::cuda {
 namespace {

@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/kernel.h"
+#include <ringtape/kernels/kernel.h>
 
 namespace ringtape {
 

@@ -1,10 +1,12 @@
 // Programs that add components of their own to the command line: docs/examples/08_own_tool.cpp, and this one.
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "kernels/arithmetic.h"
 #include "kernels/copy.h"
 #include "tests/support/cli_command.h"
 #include "tests/support/settings.h"
 #include "train/cli/cli.h"
+#include "train/io/json.h"
 #include "train/io/json_reader.h"
 #include "train/settings/run_setup.h"
 

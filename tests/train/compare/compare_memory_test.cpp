@@ -2,6 +2,7 @@
 #include "tests/support/compare_command.h"
 #include "tests/support/support.h"
 #include "train/compare/memory_table.h"
+#include "train/io/json.h"
 
 namespace ringtape {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "tests/support/image_folders.h"
 #include "train/data/dataset.h"
+#include "train/io/json.h"
 #include "train/io/safetensors.h"
 
 namespace ringtape {

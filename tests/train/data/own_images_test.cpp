@@ -8,6 +8,7 @@
 #include "tests/support/jpeg.h"
 #include "train/data/dataset.h"
 #include "train/data/image/image_file.h"
+#include "train/io/json.h"
 #include "train/io/safetensors.h"
 
 namespace ringtape {

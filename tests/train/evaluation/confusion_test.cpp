@@ -8,6 +8,7 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "tests/support/cli_command.h"
+#include "train/io/json.h"
 
 namespace ringtape {
 namespace {

@@ -13,7 +13,9 @@
 #include "train/data/image/image_file.h"
 #include "train/io/file.h"
 #include "train/io/hash.h"
+#include "train/io/json.h"
 #include "train/run/metrics_log.h"
+#include "train/run/run_dir.h"
 
 namespace ringtape {
 namespace {

@@ -8,6 +8,7 @@
 #include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "kernels/conv2d.h"
+#include "kernels/gradient.h"
 #include "nn/nn.h"
 #include "tests/support/settings.h"
 #include "tests/support/support.h"

@@ -2,6 +2,7 @@
 #include "train/model/models.h"
 
 #include "tests/support/cli_command.h"
+#include "train/io/json.h"
 #include "train/io/json_reader.h"
 #include "train/io/safetensors.h"
 

@@ -7,6 +7,7 @@
 #include "tests/support/view_runs.h"
 #include "train/data/image/png.h"
 #include "train/evaluation/snapshot.h"
+#include "train/io/json.h"
 #include "train/io/safetensors.h"
 #include "train/run/run_dir.h"
 #include "train/view/report.h"

@@ -178,19 +178,19 @@ void visit(Fields& f, ImageOptions& o) {
      .unit = "N",
      .range = {1, 4096},
      .automatic = "the size of the images if all are equal and at most 256, else 224, or 32 for smaller images",
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
   f("resize", o.resize,
     {.help = "scale the shorter side of images to N before the middle, --image-size, is cut out",
      .unit = "N",
      .range = {1, 8192},
      .automatic = "that of --image-size",
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
   f("interpolation", o.interpolation,
     {.help = "what images and random crops are scaled by, as torchvision's Resize and RandomResizedCrop of Pillow's "
              "images",
      .unit = "NAME",
      .choices = interpolations,
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
   f("image-store", o.store,
     {.help = "where images are: memory (decoded once, N x N), disk (the same, in a file of --image-cache for later "
              "runs), files (decoded for each batch; random crops are cut from the whole image)",
@@ -210,7 +210,7 @@ void visit(Fields& f, ImageOptions& o) {
     {.help = "folder for the files of --image-store disk",
      .unit = "DIR",
      .automatic = "ringtape in $XDG_CACHE_HOME or ~/.cache",
-     .scope = Scope::rank,
+     .scope = FieldScope::rank,
      .may_change = true,
      .evaluates = true});
   f("skip-damaged", o.skip_damaged,
@@ -218,7 +218,7 @@ void visit(Fields& f, ImageOptions& o) {
      .evaluates = true});
   f("exif-orientation", o.exif_orientation,
     {.help = "turn JPEG, PNG and WebP images as their Exif data say, as Pillow does only by exif_transpose",
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
 }
 
 // The size that all images get: as asked, else their own where they have one.

@@ -22,7 +22,7 @@ void visit(Fields& f, SplitFolderOptions& o) {
       {.help = help,
        .unit = "DIR",
        .automatic = automatic,
-       .scope = Scope::rank,
+       .scope = FieldScope::rank,
        .may_change = true,
        .evaluates = true});
   };

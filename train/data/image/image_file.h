@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/resample_taps.h"
+#include "kernels/image_changes.h"
 
 namespace ringtape {
 

@@ -123,9 +123,9 @@ void visit(Fields& f, ShapesOptions& o) {
     {.help = "images to generate for training and validation",
      .unit = "N",
      .range = kPositive,
-     .scope = Scope::weights});
+     .scope = FieldScope::weights});
   f("test-size", o.test_size,
-    {.help = "images to generate for testing", .unit = "N", .range = kPositive, .scope = Scope::weights});
+    {.help = "images to generate for testing", .unit = "N", .range = kPositive, .scope = FieldScope::weights});
 }
 
 Splits load_shapes(const DataRequest& request) {

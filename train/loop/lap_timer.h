@@ -5,7 +5,7 @@
 namespace ringtape {
 
 // Seconds since construction or the last lap().
-class Stopwatch {
+class LapTimer {
  public:
   double lap() {
     const auto now = Clock::now();
