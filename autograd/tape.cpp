@@ -10,6 +10,7 @@
 #include "autograd/nan.h"
 #include "autograd/trace.h"
 #include "core/env.h"
+#include "core/log.h"
 #include "kernels/binary.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
@@ -213,6 +214,20 @@ Tensors input_gradients(Node* node) {
   return dx;
 }
 
+bool in_flat_buffer(const Node* leaf) { return leaf->grad_slot.defined() || leaf->open_slot; }
+
+void warn_of_forgotten(const std::vector<Node*>& leaves) {
+  if (std::ranges::none_of(leaves, in_flat_buffer)) return;
+  std::string shapes;
+  for (Node* leaf : leaves)
+    if (!in_flat_buffer(leaf) && leaf->grad.defined() && leaf->lonely_passes < 2 && ++leaf->lonely_passes == 2)
+      shapes += concat(shapes.empty() ? "" : ", ", leaf->shape);
+  if (shapes.empty()) return;
+  log_warn("tensors of shape ", shapes,
+           " get gradients, but no FlatParameters has them: they are neither trained nor saved. Pass them to the "
+           "visitor in visit() of their module, or their module as a child, before the optimizer is made");
+}
+
 }  // namespace
 
 void backward(const Tensor& loss, const Tensor& dloss) {
@@ -224,6 +239,7 @@ void backward(const Tensor& loss, const Tensor& dloss) {
   count_uses(root);
   root->pending_grad = dloss.defined() ? dloss : ones_like(loss);
   std::priority_queue<Ready> ready;
+  std::vector<Node*> leaves;
   if (root->backward) ready.push({root});
   else finish_leaf(*root);
   while (!ready.empty()) {
@@ -238,10 +254,15 @@ void backward(const Tensor& loss, const Tensor& dloss) {
         accumulate(input->pending_grad, std::move(dx[i]));
       }
       if (--input->pending_uses > 0) continue;
-      if (input->backward) ready.push({input});
-      else finish_leaf(*input);  // at once: work on complete gradients overlaps the rest of the pass
+      if (input->backward) {
+        ready.push({input});
+      } else {
+        finish_leaf(*input);  // at once: work on complete gradients overlaps the rest of the pass
+        leaves.push_back(input);
+      }
     }
   }
+  warn_of_forgotten(leaves);
 }
 
 std::vector<NodePtr> used_leaves(const Tensor& loss) {

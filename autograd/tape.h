@@ -28,6 +28,7 @@ struct Node {
   std::function<void()> open_slot;               // defines grad_slot before it is needed; empty: it stays as it is
   std::function<Tensor(DType)> converted;        // its values in another dtype, or undefined; empty: cast() makes them
   std::function<void(const Tensor& grad)> hook;  // called when backward has added the last contribution to `grad`
+  int lonely_passes = 0;                         // see backward(); at most 2
 
   // Temporary state of a running backward().
   Tensor pending_grad;
@@ -57,6 +58,10 @@ Tensor record(const char* name, std::span<const Tensor> inputs, Tensor y, Backwa
 // loss. The graph is kept: a second call adds the same gradients again. The order of additions depends only on the
 // graph, so that results are bitwise reproducible. Two passes over shared nodes must not overlap, neither in two
 // threads nor inside a hook.
+//
+// Warns of a leaf that has its second gradient beside leaves whose gradients are in flat buffers (FlatParameters), and
+// is in none itself: a parameter that a module's visit() has left out, which is neither trained nor saved. An input
+// that is a leaf of one pass alone is none.
 void backward(const Tensor& loss, const Tensor& dloss = {});
 
 // The leaves that `loss` depends on; a parameter not among them gets no gradient from backward(loss).

@@ -75,6 +75,9 @@ class Tensor {
 using Tensors = std::vector<Tensor>;
 
 inline std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << x.str(); }
+inline std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.str(); }
+inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name_of(dtype); }
+inline std::ostream& operator<<(std::ostream& out, Device device) { return out << device.str(); }
 
 inline Tensor empty_like(const Tensor& x) { return Tensor(x.shape(), x.dtype(), x.device()); }
 Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});

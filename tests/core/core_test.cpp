@@ -1,12 +1,14 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <sstream>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "core/env.h"
 #include "core/random.h"
 #include "core/registry.h"
+#include "core/runtime.h"
 #include "tests/support/support.h"
 
 namespace ringtape {
@@ -182,6 +184,13 @@ TEST(Tensor, Prints) {
   EXPECT_EQ(full({}, 2).str(), "tensor(2, shape=(), f32, cpu:0)");
   EXPECT_EQ(Tensor().str(), "tensor(undefined)");
   EXPECT_NE(arange(2000).str().find("0, 1, 2, ..., 1997, 1998, 1999"), std::string::npos);
+}
+
+TEST(Tensor, WhatItHasBesidesElementsPrints) {
+  const Tensor x = zeros({2, 3}, DType::bf16);
+  std::ostringstream out;
+  out << x.shape() << ' ' << x.dtype() << ' ' << x.device();
+  EXPECT_EQ(out.str(), "(2, 3) bf16 cpu:0");
 }
 
 TEST(Tensor, ItemNeedsOneElement) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <set>
+#include <thread>
 
 #include "autograd/create.h"
 #include "kernels/arithmetic.h"
@@ -204,6 +205,31 @@ TEST(ResNet, TheStemMayLookFurtherAround) {
   const std::string text = nn::summary(model, {1, 32, 32, 3});
   for (const char* line : {"(1, 34, 34, 64)", "(1, 17, 17, 128)", "(1, 9, 9, 256)", "(1, 5, 5, 512)"})
     EXPECT_MENTIONS(text, line);
+}
+
+TEST(ResNet, ThreadsShareAModelInEvaluationMode) {
+  manual_seed(1);
+  nn::ResNet model({.width = 8});
+  model(randn({4, 32, 32, 3}));  // running statistics that are not those of the start
+  model.train(false);
+  std::vector<Tensor> images, expected;
+  const NoGrad no_grad;
+  for (int i = 0; i < 6; ++i) {
+    images.push_back(randn({1 + i % 3, 32, 32, 3}));
+    expected.push_back(model(images.back()));
+  }
+  std::vector<std::vector<Tensor>> found(4, std::vector<Tensor>(images.size()));
+  std::vector<std::jthread> threads;
+  for (size_t t = 0; t < found.size(); ++t)
+    threads.emplace_back([&, t] {
+      const NoGrad none;
+      for (size_t round = 0; round < 5; ++round)
+        for (size_t i = 0; i < images.size(); ++i) found[t][i] = model(images[(i + t) % images.size()]);
+    });
+  threads.clear();
+  for (size_t t = 0; t < found.size(); ++t)
+    for (size_t i = 0; i < images.size(); ++i)
+      EXPECT_EQ(values(found[t][i]), values(expected[(i + t) % images.size()])) << t << ' ' << i;
 }
 
 TEST(ResNet, TheImageNetStemTakesLargeImages) {

@@ -9,10 +9,10 @@ namespace ringtape {
 
 // The result of the forward pass for a batch or a part of it.
 struct Outcome {
-  Tensor loss;            // (): the mean over the samples
-  Tensor auxiliary_loss;  // (): added to the loss in backward, not reported; undefined: none
-  Tensor logits;          // (B, C), detached; undefined: nothing classifies
-  Tensor spread;          // (): of a method's outputs (nn/loss/spread.h); undefined with labels
+  Tensor loss;                 // (): the mean over the samples
+  Tensor auxiliary_loss = {};  // (): added to the loss in backward, not reported; undefined: none
+  Tensor logits = {};          // (B, C), detached; undefined: nothing classifies
+  Tensor spread = {};          // (): of a method's outputs (nn/loss/spread.h); undefined with labels
 };
 
 // What a step minimises: a function of images, one tensor (B, H, W, C) per view, and labels (B).

@@ -143,7 +143,7 @@ Step::Result Step::gradients(const Tensors& images, const Labels& y, GlobalBatch
 void Step::record_steps() {
   const bool each_kernel = env::sync() || env::find_nan();
   const Device device = placement_->parameters().device();
-  if (placement_->reducer() || each_kernel || !optimizer_->repeats() ||
+  if (placement_->reducer() || each_kernel || !optimizer_->repeats() || !optimizer_->uses_factor() ||
       !runtime(device).record)
     return;
   graph_ = std::make_unique<StepGraph>(model_, *optimizer_, device);

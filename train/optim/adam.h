@@ -18,6 +18,7 @@ class Adam : public Optimizer {
   Adam(FlatParameters& parameters, Options options)
       : Optimizer(parameters), m_(new_state()), v_(new_state()), options_(options) {}
   std::vector<NamedTensor> state() const override { return {{"m", m_}, {"v", v_}}; }
+  bool uses_factor() const override { return true; }
   bool repeats() const override { return true; }
   bool set_momentum(double momentum) override { return options_.beta1 = momentum, true; }
 

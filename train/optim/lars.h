@@ -17,6 +17,7 @@ class Lars : public Optimizer {
   explicit Lars(FlatParameters& parameters) : Lars(parameters, Options{}) {}
   Lars(FlatParameters& parameters, Options options);
   std::vector<NamedTensor> state() const override { return velocity_state(velocity_); }
+  bool uses_factor() const override { return true; }
   bool repeats() const override { return true; }
   bool set_momentum(double momentum) override { return set_velocity_momentum(options_.momentum, velocity_, momentum); }
   bool wants_squares() const override { return true; }

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "kernels/binary.h"
+
 namespace ringtape {
 
 void Optimizer::fix_lr(const std::string& prefix, double lr) {
@@ -45,7 +49,10 @@ void Optimizer::step(double lr, const Tensor& factor, const Tensor& squares, con
     squares_ = squares.defined() ? squares : parameters_.gradient_squares();
     value_squares_ = value_squares.defined() ? value_squares : parameters_.value_squares();
   }
-  const View multiplier = factor.defined() ? View(factor) : View{};
+  const bool multiplied = factor.defined() && !uses_factor();
+  if (multiplied && factor.item() == 0) return;
+  if (multiplied) multiply_gradients(factor);
+  const View multiplier = factor.defined() && !multiplied ? View(factor) : View{};
   for (const auto& [begin, end] : parameters_.own_with_gradient()) {
     size_t i = 0;
     while (all[i].end <= begin) ++i;
@@ -58,6 +65,15 @@ void Optimizer::step(double lr, const Tensor& factor, const Tensor& squares, con
     }
   }
   parameters_.written("optimizer step");
+}
+
+void Optimizer::multiply_gradients(const Tensor& factor) {
+  for (const Part& run : parameters_.own_with_gradient()) {
+    const Tensor gradients = parameters_.gradients(run);
+    mul_forward(gradients, gradients, factor);
+  }
+  const NoGrad no_grad;
+  if (wants_squares()) squares_ = squares_ * cast(square(factor), squares_.dtype());
 }
 
 void Optimizer::count(double lr, const std::vector<char>& reached) {

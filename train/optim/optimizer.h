@@ -21,7 +21,11 @@ class Optimizer {
   // undefined: this rank has all.
   void step(double lr, const Tensor& factor = {}, const Tensor& squares = {}, const Tensor& value_squares = {});
   virtual bool wants_squares() const { return false; }
-  // Whether a recorded step() can be repeated: its kernels ask again for all that differs from step to step (Again).
+  // Whether update() multiplies gradients by its `factor`, and changes nothing where that is 0. Of another rule, step()
+  // waits for the factor, multiplies the gradients itself, and skips the update for 0.
+  virtual bool uses_factor() const { return false; }
+  // Whether a recorded step() can be repeated: its kernels ask again for all that differs from step to step (Again),
+  // and it uses the factor.
   virtual bool repeats() const { return false; }
   // What step() does on the host, for a step that repeats the work of one that reached the same parameters.
   void repeat(double lr, const std::vector<char>& reached);
@@ -49,7 +53,7 @@ class Optimizer {
 
  protected:
   // Updates own elements [begin, end), which follow one another, of parameters with a gradient and the same rule, at
-  // rate lr(). Called at most once per element in a step.
+  // rate lr(). Called at most once per element in a step. `factor` has no data unless uses_factor().
   virtual void update(int64_t begin, int64_t end, const View& factor, const Again<double>& lr) = 0;
   virtual bool uses_own_steps() const { return false; }
   Tensor state_part(const Tensor& state, int64_t begin, int64_t end) const {
@@ -64,6 +68,7 @@ class Optimizer {
 
  private:
   void count(double lr, const std::vector<char>& reached);
+  void multiply_gradients(const Tensor& factor);
 
   std::vector<ParameterRule> rules_;  // one per parameter
   double decay_factor_ = 1;           // in update()

@@ -36,6 +36,7 @@ class Sgd : public Optimizer {
       : Optimizer(parameters), options_(options),
         velocity_(velocity_for(options.momentum, options.nesterov, new_state())) {}
   std::vector<NamedTensor> state() const override { return velocity_state(velocity_); }
+  bool uses_factor() const override { return true; }
   bool repeats() const override { return true; }
   bool set_momentum(double momentum) override { return set_velocity_momentum(options_.momentum, velocity_, momentum); }
 
