@@ -63,6 +63,13 @@ def licences(carried, packages):
         yield f"{package}.txt", Path("/usr/share/doc", package, "copyright").read_bytes()
 
 
+def pages():
+    """What cmake/library.cmake installs for reading: the pages with their examples, and the recipes."""
+    of_build = re.compile(r"docs/([^/]*\.py|Doxyfile)")
+    all_files = [ROOT / "README.md", *(ROOT / "docs").rglob("*"), *(ROOT / "configs").rglob("*")]
+    return sorted(p for p in all_files if p.is_file() and not of_build.fullmatch(str(p.relative_to(ROOT))))
+
+
 def main(program, version, folder, *packages):
     carried = libraries(program)
     name = f"ringtape-{version}"
@@ -70,6 +77,7 @@ def main(program, version, folder, *packages):
     files = [(f"{name}.data/scripts/ringtape", Path(program).read_bytes(), 0o755)]
     files += [("ringtape.py", (ROOT / "package/ringtape.py").read_bytes(), 0o644)]
     files += [(f"{name}.data/data/lib/ringtape/{n}", p.read_bytes(), 0o644) for n, p in sorted(carried.items())]
+    files += [(f"{name}.data/data/share/doc/ringtape/{p.relative_to(ROOT)}", p.read_bytes(), 0o644) for p in pages()]
     info = f"{name}.dist-info"
     files += [(f"{info}/licenses/{n}", content, 0o644) for n, content in licences(carried.values(), packages)]
     wheel = f"Wheel-Version: 1.0\nGenerator: ringtape {version}\nRoot-Is-Purelib: false\nTag: {kind}\n"

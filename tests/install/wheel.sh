@@ -40,6 +40,9 @@ mkdir "$work/broken" && for library in libfmt.so.9 libcrypto.so.3; do echo >"$wo
 quietly env LD_LIBRARY_PATH="$work/broken" "$ringtape" doctor
 (cd "$work" && quietly env -i "$ringtape" train --epochs 1 --strategy ddp --devices 2 --run short)
 [[ -s $work/runs/short/exported/model.safetensors ]] || die "the training has left no weights"
+for file in docs/tutorial.md docs/examples/02_mlp.cpp configs/fine_tune.toml; do
+  [[ -s $work/venv/share/doc/ringtape/$file ]] || die "not installed: share/doc/ringtape/$file"
+done
 ln -s "$ringtape" "$work/link" && quietly "$work/link" --version # as pipx does
 start=$(python3 - "$ringtape" <<'TIME'
 import statistics, subprocess, sys, time
