@@ -92,10 +92,11 @@ template <class T> struct CrossEntropyBackward {
   template <class R> __device__ void operator()(R& row) const {
     const int64_t r = row.exists() ? row.index() : 0, label = classes.labels[r];
     const bool counts = classes.counts(r);
-    const C g = counts ? gradient.at<C>(r) : C(0), top = norms[2 * r], off = smoothing / C(row.columns());
+    const C off = smoothing / C(row.columns());
     C all = smoothing;
     if (smoothing != 0 && classes.weights)
       all = off * row.template reduce<Sum>([k = classes](int64_t c, C) { return k.weight(c); });
+    const C g = counts ? gradient.at<C>(r) : C(0), top = norms[2 * r];  // after the reduction: no registers spill
     const C on = (1 - smoothing) * classes.weight_of(r), scale = (on + all) / norms[2 * r + 1];
     row.write(dlogits, [=, k = classes](int64_t c, C x) {
       return counts ? g * (exp_of<T>(x - top) * scale - off * k.weight(c) - (c == label ? on : C(0))) : C(0);
