@@ -6,11 +6,13 @@
 #include <thread>
 #include <vector>
 
+#include "autograd/create.h"
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
 #include "core/cuda/event.h"
 #include "core/cuda/graph.h"
 #include "core/cuda/pinned.h"
+#include "core/readback.h"
 #include "core/runtime.h"
 #include "core/tensor.h"
 #include "tests/support/cuda_support.h"
@@ -255,6 +257,22 @@ TEST_F(CudaRuntime, EventsOrderStreams) {
   }
   EXPECT_THROW(untimed.milliseconds_since(begin), DeviceError);
 }
+
+#if defined(RINGTAPE_EMULATION_BUILD)
+TEST_F(CudaRuntime, EventsAndTheirAnswersAreKept) {
+  { const cuda::Event first(0), second(0); }
+  const Tensor x = full({3}, 2, DType::f32, kCuda);
+  Readback(x).get();
+  auto before = emulation::calls();
+  for (int i = 0; i < 4; ++i) {
+    const cuda::Event first(0), second(0);
+    EXPECT_EQ(values(Readback(x).get()), (std::vector<double>{2, 2, 2}));
+  }
+  auto after = emulation::calls();
+  for (const char* call : {"cudaEventCreateWithFlags", "cudaEventDestroy", "cudaEventQuery", "cudaHostAlloc"})
+    EXPECT_EQ(after[call], before[call]) << call;
+}
+#endif
 
 TEST_F(CudaRuntime, ThreadsShareADevice) {
   const MemoryStats before = memory_stats(kCuda);
