@@ -60,7 +60,7 @@ def main():
                     assert abs(row[model.classes.index(top["class"])] - top["probability"]) < 1e-6, (target, one)
     found = {one["name"]: one for one in ringtape.runs()}
     assert found["net"]["model"] == "resnet18" and found["mlp"]["model"] == "mlp", found
-    assert 0 <= found["net"]["top-1"] <= 1 and found["net"]["hidden"] is None and found["mlp"]["hidden"] == 8, found
+    assert 0 <= found["net"]["top-1"] <= 1 and found["mlp"]["time"] > 0, found
     assert ringtape.runs("pets") == []
 
     if has("numpy"):
