@@ -1,9 +1,10 @@
-// What modules and optimizers of one's own may leave out.
+// What modules, objectives and optimizers of one's own may leave out.
 #include "autograd/create.h"
 #include "autograd/inplace.h"
 #include "core/log.h"
 #include "nn/nn.h"
 #include "tests/support/support.h"
+#include "train/loop/objective.h"
 #include "train/optim/sgd.h"
 
 namespace ringtape {
@@ -51,6 +52,11 @@ TEST(OwnModule, GradientsWithoutFlatBuffersAreNoMistake) {
   }
   set_log_sink({});
   EXPECT_EQ(lines, std::vector<std::string>{});
+}
+
+TEST(OwnObjective, NamesOnlyWhatItHas) {
+  const Outcome outcome{.loss = ones({}), .logits = ones({1, 2})};  // without warnings
+  EXPECT_FALSE(outcome.auxiliary_loss.defined() || outcome.spread.defined());
 }
 
 // An update rule that does not know of the factor.
