@@ -182,7 +182,7 @@ endfunction()
 
 # Compiles a target's .cu files as C++ for the emulation. CHECKED: with calls at each memory access,
 # those of ThreadSanitizer, which emulation/check.cpp answers; its library is not linked.
-# PRECOMPILED: the headers, which takes as long as four files without that. OWN: kernels of a program, with its includes.
+# PRECOMPILED: the headers, which takes as long as four files without that. OWN: a program's kernels, with its includes.
 function(ringtape_emulate target)
   target_link_libraries(${target} PRIVATE ringtape_cuda_headers)
   set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)  # a file's kernels have names of their own

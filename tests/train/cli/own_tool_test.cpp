@@ -1,4 +1,6 @@
 // Programs that add components of their own to the command line: docs/examples/08_own_tool.cpp, and this one.
+#include <cmath>
+
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "kernels/arithmetic.h"
