@@ -4,6 +4,11 @@
 
 #include <map>
 
+#include "kernels/augment.h"
+#include "kernels/erase.h"
+#include "kernels/image_policy.h"
+#include "kernels/mix.h"
+#include "kernels/random_view.h"
 #include "tests/support/support.h"
 #include "train/data/loader.h"
 
