@@ -29,7 +29,7 @@ def run(*arguments, **flags):
     beside = Path(sys.executable).with_name("ringtape")
     program = os.environ.get("RINGTAPE") or (str(beside) if beside.is_file() else shutil.which("ringtape"))
     if not program or not shutil.which(program):
-        raise Error(f"there is no program {program or 'ringtape on the PATH'}; install the wheel, or set RINGTAPE to it")
+        raise Error(f"there is no program {program or 'ringtape on the PATH'}; install the wheel, or set RINGTAPE")
     command = [program, *map(str, arguments)]
     for name, value in flags.items():
         if value is not None and value is not False:

@@ -103,7 +103,7 @@ TEST(StepCallsOfRanks, AreNotMoreThanTheyWere) {
     const Device device{DeviceType::cuda, context.rank % runtime(test::kCuda).device_count()};
     comm::ProcessGroup group(comm::p2p_transport(std::move(context), device));
     TrainOptions o = small("");
-    o.execution.device = device.str(), o.parallel.strategy = "ddp";
+    o.execution.device = device.str(), o.parallel.strategy.name = "ddp";
     train(o, group);
   });
   EXPECT_EQ(cause, "");

@@ -34,8 +34,8 @@ ringtape=$work/venv/bin/ringtape
 others=$(ldd "$ringtape" | sed -nE 's/^\s*(\S+) => (\S+).*/\1 \2/p' | grep -v " $work/" | cut -d' ' -f1)
 others=$(grep -vxE 'lib(c|m|stdc\+\+|gcc_s|z)\.so\.[0-9]+' <<<"$others" | paste -sd ' ') || true
 [[ ! $others ]] || die "the installed program takes from the system: $others"
-[[ $("$work/venv/bin/python" -c 'import ringtape; print(ringtape.run("--version"))') == "$("$ringtape" --version)"* ]] ||
-  die "the module does not find the program"
+version=$("$work/venv/bin/python" -c 'import ringtape; print(ringtape.run("--version"))')
+[[ $version == "$("$ringtape" --version)"* ]] || die "the module does not find the program"
 mkdir "$work/broken" && for library in libfmt.so.9 libcrypto.so.3; do echo >"$work/broken/$library"; done
 quietly env LD_LIBRARY_PATH="$work/broken" "$ringtape" doctor
 (cd "$work" && quietly env -i "$ringtape" train --epochs 1 --strategy ddp --devices 2 --run short)

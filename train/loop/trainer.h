@@ -80,7 +80,7 @@ class Trainer {
   bool judge(bool first);
   void test();
   void write(Metrics& m) const;
-  void write_pass(Metrics m) const;   // throws if the loss is not finite
+  void write_pass(Metrics m) const;  // throws if the loss is not finite
   void tell_estimate();
   std::string progress_note() const;  // behind the bar
   bool is_whole_epoch() const { return at_.batch == steps_per_epoch(); }
