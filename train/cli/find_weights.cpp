@@ -45,6 +45,8 @@ std::string file_of_checkpoint(const std::string& folder, const std::string& set
 
 }  // namespace
 
+bool is_weights(const std::string& target) { return !find_run(target).empty() || is_there(target); }
+
 FoundWeights find_weights(const std::string& target, const std::string& set) {
   const std::string run = find_run(target);
   if (run.empty()) {

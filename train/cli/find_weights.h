@@ -14,5 +14,6 @@ struct FoundWeights {
 // `set`: of --weights-key. Throws IoError if nothing is there or the run has exported nothing yet, UsageError for a set
 // that a checkpoint does not have.
 FoundWeights find_weights(const std::string& target, const std::string& set);
+bool is_weights(const std::string& target);  // whether there is anything of that name
 
 }  // namespace ringtape::cli

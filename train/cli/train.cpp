@@ -32,7 +32,7 @@ std::string continued(const Invocation& invocation) {
   return path;
 }
 
-// What --weights names, and the settings of its network alone.
+// What --weights names, and the settings of its network alone. What is not there is an error of the training, later.
 std::optional<FoundWeights> initial_weights(const Invocation& invocation) {
   const std::string *const config = invocation.flag("config"), *const key = invocation.flag("weights-key");
   const Given file = config ? read_config(*config) : Given();
@@ -42,7 +42,7 @@ std::optional<FoundWeights> initial_weights(const Invocation& invocation) {
   };
   const std::string* const flag = invocation.flag("weights");
   const std::string target = flag ? *flag : text_of("weights");
-  if (target.empty()) return {};
+  if (target.empty() || !is_weights(target)) return {};
   FoundWeights out = find_weights(target, key ? *key : text_of("weights-key"));
   std::erase_if(out.settings.settings, [](const Given::Setting& setting) {
     return setting.option->group.kind != std::string_view("model") && setting.option->name != std::string_view("model");

@@ -284,8 +284,7 @@ TEST_F(CompareCommand, SaysWhatIsWrong) {
   expect_error("--strategy ddp", 2, "unknown flag --strategy; did you mean --strategies?");
   EXPECT_FALSE(fs::exists(folder_ / "r"));
   expect_error("--seeds 1 --val-size 999", 2, "single-1-seed-1: --val-size 999: ");
-  expect_error("--seeds 1 --weights /nowhere.safetensors", 1,
-               "single-1-seed-1: there is no run and no file '/nowhere.safetensors'");
+  expect_error("--seeds 1 --weights /nowhere.safetensors", 1, "single-1-seed-1: /nowhere.safetensors: cannot open");
   EXPECT_NE(err.find("; its complete output is in r/logs/single-1-seed-1.log"), std::string::npos) << err;
 }
 
