@@ -61,7 +61,7 @@ std::vector<Flag> bench_step_flags(const char* model) {
       flags.push_back(std::move(flag));
     }
   flags.push_back({"Benchmark", "pixels", "N", "height and width of the images", "the model's own"});
-  std::ranges::stable_partition(flags, [](const Flag& flag) { return flag.group == "Benchmark"; });
+  std::stable_partition(flags.begin(), flags.end(), [](const Flag& flag) { return flag.group == "Benchmark"; });
   return flags;
 }
 
