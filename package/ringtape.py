@@ -53,6 +53,12 @@ class Transform:
         self.upright, self.shorter = data.get("upright", False), data.get("scaled", 0)
         self.bicubic = data.get("filter") == "bicubic"
 
+    def __repr__(self):
+        resize = f"Resize({self.shorter or self.width}), CenterCrop({self.width})"
+        if self.width != self.height:
+            resize = f"Resize(({self.height}, {self.width}))"
+        return f"Transform: {resize}, x / 255, mean {self.mean}, deviation {self.deviation}; ({self.channels}, H, W)"
+
     def __call__(self, image):
         from PIL import Image
 

@@ -32,7 +32,8 @@ std::string continued(const Invocation& invocation) {
   return path;
 }
 
-// What --weights names, and the settings of its network alone. What is not there is an error of the training, later.
+// What --weights names, and of its settings the network's and the size of its images. What is not there is an error of
+// the training, later.
 std::optional<FoundWeights> initial_weights(const Invocation& invocation) {
   const std::string *const config = invocation.flag("config"), *const key = invocation.flag("weights-key");
   const Given file = config ? read_config(*config) : Given();
@@ -45,7 +46,8 @@ std::optional<FoundWeights> initial_weights(const Invocation& invocation) {
   if (target.empty() || !is_weights(target)) return {};
   FoundWeights out = find_weights(target, key ? *key : text_of("weights-key"));
   std::erase_if(out.settings.settings, [](const Given::Setting& setting) {
-    return setting.option->group.kind != std::string_view("model") && setting.option->name != std::string_view("model");
+    const std::string_view name = setting.option->name, kind = setting.option->group.kind;
+    return kind != "model" && name != "model" && name != "image-size";
   });
   return out;
 }

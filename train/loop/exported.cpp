@@ -29,11 +29,13 @@ static std::string classes_text(const std::vector<std::string>& names) {
 
 // How files of images became these, in torchvision's words.
 static std::string scaling_text(const ImageReading& how, const Shape& image) {
-  const bool bicubic = how.interpolation == Interpolation::bicubic;
-  if (how.resize == 0 && !bicubic) return how.upright ? "; those of files are turned by ImageOps.exif_transpose" : "";
-  return concat("; those of files are the result", how.upright ? " of ImageOps.exif_transpose," : "", " of Resize(",
-                how.resize > 0 ? how.resize : image[0], bicubic ? ", InterpolationMode.BICUBIC" : "", "), CenterCrop(",
-                image[0], ")");
+  const std::string upright = how.upright ? " ImageOps.exif_transpose," : "";
+  const std::string filter = how.interpolation == Interpolation::bicubic ? ", InterpolationMode.BICUBIC" : "";
+  const int64_t height = image[0], width = image[1];
+  if (height != width)
+    return concat("; those of files are the result of", upright, " Resize((", height, ", ", width, ")", filter, ")");
+  return concat("; those of files are the result of", upright, " Resize(", how.resize > 0 ? how.resize : height, filter,
+                "), CenterCrop(", height, ")");
 }
 
 std::string exported_python(const Task& task, bool backbone) {
@@ -64,8 +66,8 @@ std::string exported_readme(const Task& task, const std::string& file, bool back
                 data.encoded ? scaling_text(data.encoded->reading(), image) : "", ".",
                 backbone ? "" : classes_text(data.class_names), "\n\nWithout Python: `ringtape evaluate ", file,
                 data.mean.empty() ? concat(" --model ", task.model_name, " --data NAME") : "",
-                backbone ? " --protocol knn" : "", "`",
-                backbone && data.classes == 0 ? ", with --data and --data-dir of images that have labels" : "", ".\n");
+                data.encoded ? " --data-dir DIR" : "", backbone ? " --protocol knn" : "", "`",
+                backbone && data.classes == 0 ? ", with images that have labels" : "", ".\n");
   return out;
 }
 
