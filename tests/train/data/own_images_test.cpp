@@ -92,7 +92,7 @@ TEST_F(OwnImagesTest, EachCommandGoesOnFromARun) {
   for (const NamedTensor& t : before.tensors) {
     if (!t.name.ends_with("weight")) continue;
     EXPECT_TRUE(test::same_bytes(after[t.name], t.tensor)) << t.name;
-    EXPECT_TRUE(test::same_bytes(state["teacher.backbone." + t.name], t.tensor)) << t.name;
+    test::expect_close(state["teacher.backbone." + t.name], t.tensor, 1e-6, 0, t.name);  // an average of equals rounds
   }
 
   ASSERT_EQ(run(concat("embed probe --data-dir flat --image-size 8 --out flat.csv")), 0) << file("err");
