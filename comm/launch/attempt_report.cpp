@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "comm/base/host_name.h"
 #include "comm/launch/attempt.h"

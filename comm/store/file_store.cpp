@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/base/fd.h"
 #include "comm/store/number.h"
 #include "comm/store/store.h"
 #include "comm/store/token.h"

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 
+#include "comm/base/fd.h"
 #include "core/check.h"
 
 namespace ringtape::comm {

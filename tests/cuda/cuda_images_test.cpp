@@ -144,7 +144,9 @@ TEST_F(CudaBatchNorm, PartsHaveTheBytesThatTheyHaveAlone) {
   };
   for (const Device device : {kCuda, Device{}})
     for (const DType dtype : kFloats)
-      for (const auto& [m, c] : {std::pair{2, 5}, {9, 1}, {7, 3}, {4100, 1}, {6, 8}, {8300, 17}, {2100, 64}}) {
+      for (const auto& [rows, channels] :
+           {std::pair{2, 5}, {9, 1}, {7, 3}, {4100, 1}, {6, 8}, {8300, 17}, {2100, 64}}) {
+        const int m = rows, c = channels;  // for lambdas
         SCOPED_TRACE(concat(device, ", ", dtype, ", ", m, " x ", c));
         const auto input = [&](uint64_t seed) { return to(noise({kParts * m, c}, dtype, seed), device); };
         const Tensor x = input(1), z = input(2), dy = input(3), w = to(noise({c}, statistics_dtype(dtype), 4), device);

@@ -3,7 +3,7 @@
 #include "core/printable.h"
 #include "train/io/look.h"
 #include "train/io/weights_file.h"
-#include "train/loop/exported.h"
+#include "train/run/run_dir.h"
 
 namespace ringtape::cli {
 namespace {

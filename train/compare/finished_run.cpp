@@ -1,5 +1,6 @@
 #include "train/compare/finished_run.h"
 
+#include <cmath>
 #include <filesystem>
 
 #include "core/check.h"

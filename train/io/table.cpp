@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/text.h"
 #include "train/io/csv.h"
 
 namespace ringtape {
