@@ -57,6 +57,23 @@ Outputs outputs(const Invocation& invocation) {
   return o;
 }
 
+void report(const Outputs& outputs, const Tensor& x, const TrainOptions& o, const std::string& split,
+            const std::string& name, const std::string& weights) {
+  if (o.run.json) {
+    Json line{{"out", *outputs.features},
+              {"shape", {x.dim(0), x.dim(1)}},
+              {"split", split},
+              {"data", o.data.set.name},
+              {"weights", weights}};
+    if (outputs.labels) line["labels"] = *outputs.labels;
+    if (outputs.files) line["files"] = *outputs.files;
+    std::printf("%s\n", line.text().c_str());
+  } else {
+    std::printf("saved  %s, %s %s of the %s images of %s\n", outputs.features->c_str(), name_of(x.dtype()).data(),
+                x.shape().str().c_str(), split.c_str(), name.c_str());
+  }
+}
+
 int run_embed(const Invocation& invocation) {
   const auto [out, labels, files] = outputs(invocation);
   const std::string* const given = invocation.flag("split");
@@ -88,19 +105,7 @@ int run_embed(const Invocation& invocation) {
   else write_npy(*out, features.x);
   if (labels) write_npy(*labels, features.labels);
   if (files) write_file(*files, names);
-  if (options.run.json) {
-    Json line{{"out", *out},
-              {"shape", {features.x.dim(0), features.x.dim(1)}},
-              {"split", split},
-              {"data", options.data.set.name},
-              {"weights", trained.weights}};
-    if (labels) line["labels"] = *labels;
-    if (files) line["files"] = *files;
-    std::printf("%s\n", line.text().c_str());
-  } else {
-    std::printf("saved  %s, %s %s of the %s images of %s\n", out->c_str(), name_of(features.x.dtype()).data(),
-                features.x.shape().str().c_str(), split.c_str(), data.name.c_str());
-  }
+  report({out, labels, files}, features.x, options, split, data.name, trained.weights);
   return 0;
 }
 

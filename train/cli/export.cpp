@@ -28,6 +28,16 @@ static std::string readme_of(const std::filesystem::path& weights) {
   return weights.string() + ".md";
 }
 
+// `readme`: none of ONNX; `left_out`: the last layer, if that is.
+static void print_saved(const std::string& out, const std::string& readme, const std::string& left_out) {
+  if (readme.empty())
+    std::printf("saved  %s: images (N, C, H, W), normalised -> %s\n", out.c_str(),
+                left_out.empty() ? "logits" : "features");
+  else
+    std::printf("saved  %s%s, and how PyTorch reads it: %s\n", out.c_str(),
+                left_out.empty() ? "" : concat(", without ", left_out).c_str(), readme.c_str());
+}
+
 static int run_export(const Invocation& invocation) {
   const std::string* const out = invocation.flag("out");
   const bool as_onnx = out && out->ends_with(".onnx");
@@ -59,16 +69,11 @@ static int run_export(const Invocation& invocation) {
     write_weights(*out, backbone ? backbone_of(*task.model, last) : weights_of(*task.model), metadata);
     write_file(readme, exported_readme(task, name, backbone));
   }
-  if (task.options.run.json) {
-    Json line{{"out", *out}, {"backbone", backbone}, {"weights", trained.weights}};
-    if (!as_onnx) line["readme"] = readme, line["python"] = exported_python(task, backbone);
-    line["data"] = to_json(known);
-    std::printf("%s\n", line.text().c_str());
-  } else if (as_onnx)
-    std::printf("saved  %s: images (N, C, H, W), normalised -> %s\n", out->c_str(), backbone ? "features" : "logits");
-  else
-    std::printf("saved  %s%s, and how PyTorch reads it: %s\n", out->c_str(),
-                backbone ? concat(", without ", last).c_str() : "", readme.c_str());
+  Json line{{"out", *out}, {"backbone", backbone}, {"weights", trained.weights}};
+  if (!as_onnx) line["readme"] = readme, line["python"] = exported_python(task, backbone);
+  line["data"] = to_json(known);
+  if (task.options.run.json) std::printf("%s\n", line.text().c_str());
+  else print_saved(*out, readme, backbone ? last : "");
   return 0;
 }
 

@@ -112,6 +112,11 @@ int64_t largest_batch(const TrainOptions& o, const Holdout& split) {
   return o.self_supervised() || all == 0 ? o.trainer.batch_size : std::min(o.trainer.batch_size, all);
 }
 
+void note_batch(const TrainOptions& o, const Holdout& split) {
+  if (const int64_t batch = largest_batch(o, split); batch < o.trainer.batch_size)
+    log_warn("--batch-size ", o.trainer.batch_size, ": all ", batch, " training images are one batch");
+}
+
 LoaderConfig loading(const TrainOptions& o, const Task& task, const Holdout& split, const comm::ProcessGroup& group) {
   return {.batch_size = largest_batch(o, split),
           .shuffle = true,
@@ -163,6 +168,15 @@ std::map<std::string, std::string> metadata(const TrainOptions& o, const Dataset
   return out;
 }
 
+// `leads`: whether this process says that the flag is not used.
+void settle_val_size(TrainOptions& options, const Splits& data, bool leads) {
+  if (data.val && options.data.val_size >= 0 && leads && !options.self_supervised())
+    log_warn("--val-size is not used: ", data.train.source, " has validation images of its own");
+  if (data.val) options.data.val_size = -1;
+  else if (options.data.val_size < 0)
+    options.data.val_size = default_val_size(find_dataset(options.data.set.name), data.train.size());
+}
+
 }  // namespace
 
 RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(std::move(resolved)) {
@@ -174,11 +188,7 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
   if (options.transforms.chosen.names.empty() && !options.data.balanced) keep_on_device(data, device);
   tested = load_tested(options, beginning, data.train);
   if (options.self_supervised()) options.data.val_size = 0;
-  if (data.val && options.data.val_size >= 0 && beginning.leads && !options.self_supervised())
-    log_warn("--val-size is not used: ", data.train.source, " has validation images of its own");
-  if (data.val) options.data.val_size = -1;
-  else if (options.data.val_size < 0)
-    options.data.val_size = default_val_size(find_dataset(options.data.set.name), data.train.size());
+  settle_val_size(options, data, beginning.leads);
   manual_seed(uint64_t(options.execution.seed));
   spec = {data.train.image(), data.train.classes, options.model.chosen()};
   if (beginning.train) spec.images = [this] { return first_images(options, data, device); };
@@ -266,8 +276,7 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::M
   group.set_deterministic(o.execution.deterministic);
   check_same_on_all(group, o, data, identity);
   check_split(o, setup, split);
-  if (const int64_t batch = largest_batch(o, split); group.rank() == 0 && batch < o.trainer.batch_size)
-    log_warn("--batch-size ", o.trainer.batch_size, ": all ", batch, " training images are one batch");
+  if (group.rank() == 0) note_batch(o, split);
   setup.distribute(group, o.parallel.sync_bn);  // before the learner, which asks what a collapsed loss would be
   auto learner = make_learner(o, setup, split, group.size());
   auto loader =
@@ -280,7 +289,6 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::M
   if (const auto momentum = schedule.momentum_at(0)) step->set_momentum(*momentum);
   StepTrace trace(o.trace, concat(o.model.name, " on ", o.execution.device));
   trace.check_before(schedule.steps());
-  const auto changed = [o](const Course::Texts& before) { return changed_settings(o, before); };
   return {.task = setup,
           .group = group,
           .learner = std::move(learner),
@@ -298,7 +306,8 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::M
           .snapshots = o.run.snapshots,
           .seed = uint64_t(o.execution.seed),
           .membership = membership,
-          .course = {kept_settings(o), changed, identity, steps_per_epoch},
+          .course = {kept_settings(o), [o](const Course::Texts& before) { return changed_settings(o, before); },
+                     identity, steps_per_epoch},
           .metadata = metadata(o, data.train)};
 }
 
