@@ -268,6 +268,10 @@ static Schedule schedule_of(const TrainOptions& o, int ranks, const comm::Member
   return Schedule(o.schedule, peak_lr(o.schedule, ranks), steps_per_epoch, o.trainer.epochs, o.limits.max_steps);
 }
 
+static std::function<std::vector<std::string>(const Course::Texts&)> changed_since(const TrainOptions& o) {
+  return [o](const Course::Texts& before) { return changed_settings(o, before); };
+}
+
 Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::Membership* membership) {
   const TrainOptions& o = setup.options;
   const Splits& data = setup.data;
@@ -306,8 +310,7 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::M
           .snapshots = o.run.snapshots,
           .seed = uint64_t(o.execution.seed),
           .membership = membership,
-          .course = {kept_settings(o), [o](const Course::Texts& before) { return changed_settings(o, before); },
-                     identity, steps_per_epoch},
+          .course = {kept_settings(o), changed_since(o), identity, steps_per_epoch},
           .metadata = metadata(o, data.train)};
 }
 
