@@ -112,11 +112,6 @@ int64_t largest_batch(const TrainOptions& o, const Holdout& split) {
   return o.self_supervised() || all == 0 ? o.trainer.batch_size : std::min(o.trainer.batch_size, all);
 }
 
-void note_batch(const TrainOptions& o, const Holdout& split) {
-  if (const int64_t batch = largest_batch(o, split); batch < o.trainer.batch_size)
-    log_warn("--batch-size ", o.trainer.batch_size, ": all ", batch, " training images are one batch");
-}
-
 LoaderConfig loading(const TrainOptions& o, const Task& task, const Holdout& split, const comm::ProcessGroup& group) {
   return {.batch_size = largest_batch(o, split),
           .shuffle = true,
@@ -160,6 +155,13 @@ void note_average(double decay, int64_t steps) {
       "--ema {:g}: after {} steps {:.0f} % of the average are still the weights at the start; with "
       "--ema {:g} it is {:.0f} %",
       decay, with_commas(steps), 100 * left, 1 - std::stod(fmt::format("{:.2g}", step_share)), 100 * kLittle));
+}
+
+// Of a batch larger than the data, and of an average over few steps.
+void note_sizes(const TrainOptions& o, const Holdout& split, int64_t steps) {
+  if (!o.run.resume) note_average(o.step.ema, steps);
+  if (const int64_t batch = largest_batch(o, split); batch < o.trainer.batch_size)
+    log_warn("--batch-size ", o.trainer.batch_size, ": all ", batch, " training images are one batch");
 }
 
 std::map<std::string, std::string> metadata(const TrainOptions& o, const Dataset& train) {
@@ -280,7 +282,6 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::M
   group.set_deterministic(o.execution.deterministic);
   check_same_on_all(group, o, data, identity);
   check_split(o, setup, split);
-  if (group.rank() == 0) note_batch(o, split);
   setup.distribute(group, o.parallel.sync_bn);  // before the learner, which asks what a collapsed loss would be
   auto learner = make_learner(o, setup, split, group.size());
   auto loader =
@@ -288,7 +289,7 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::M
   const int64_t limit = o.trainer.limit_train_batches;
   const int64_t steps_per_epoch = limit > 0 ? std::min(loader->batches(), limit) : loader->batches();
   const Schedule schedule = schedule_of(o, group.size(), membership, steps_per_epoch);
-  if (group.rank() == 0 && !o.run.resume) note_average(o.step.ema, schedule.steps());
+  if (group.rank() == 0) note_sizes(o, split, schedule.steps());
   auto step = make_step(o, setup, *learner, schedule.lr(), group);
   if (const auto momentum = schedule.momentum_at(0)) step->set_momentum(*momentum);
   StepTrace trace(o.trace, concat(o.model.name, " on ", o.execution.device));
