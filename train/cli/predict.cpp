@@ -1,22 +1,22 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
-#include <numeric>
 #include <span>
 
-#include "autograd/create.h"
 #include "autograd/ops.h"
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/printable.h"
+#include "kernels/arithmetic.h"
 #include "train/cli/common.h"
 #include "train/cli/trained.h"
 #include "train/data/image/image_file.h"
 #include "train/evaluation/features.h"
+#include "train/inference/find_weights.h"
+#include "train/inference/predictor.h"
 #include "train/io/csv.h"
 #include "train/io/json.h"
 #include "train/io/look.h"
@@ -52,40 +52,28 @@ std::vector<std::string> find_images(const std::vector<std::string>& arguments) 
   return out;
 }
 
-// The files as images such as the network was trained on, u8 (N, H, W, C), with labels of 0. What cannot be read is
-// logged, and `paths` loses it.
-Dataset images_of(std::vector<std::string>& paths, const TrainedOn& known) {
-  const int64_t h = known.image[0], w = known.image[1], c = known.image[2], bytes = h * w * c;
-  std::vector<uint8_t> pixels(paths.size() * size_t(bytes));
+// Those of the files that can be read, as pixels; what cannot is logged.
+struct ReadImages {
+  std::vector<std::string> paths;
+  Tensors images;
+};
+
+ReadImages read_images(const Predictor& predictor, std::span<const std::string> paths) {
+  Tensors images(paths.size());
   std::vector<std::string> errors(paths.size());
   parallel_for(int64_t(paths.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) try {
-        const fs::file_type type = type_at(paths[size_t(i)]);
-        RT_CHECK_AS(IoError, type == fs::file_type::regular, paths[size_t(i)], ": not a file");
-        copy_pixels(read_image_as(paths[size_t(i)], {h, w}, known.reading), c, pixels.data() + i * bytes);
+    for (auto i = size_t(begin); i < size_t(end); ++i) try {
+        images[i] = predictor.read(paths[i]);
       } catch (const Error& e) {
-        errors[size_t(i)] = e.what();
+        errors[i] = e.what();
       }
   });
-  size_t good = 0;
+  ReadImages out;
   for (size_t i = 0; i < paths.size(); ++i) {
-    if (!errors[i].empty()) {
-      log_warn(errors[i]);
-      continue;
-    }
-    std::copy_n(pixels.data() + i * size_t(bytes), bytes, pixels.data() + good * size_t(bytes));
-    paths[good++] = paths[i];
+    if (!errors[i].empty()) log_warn(errors[i]);
+    else out.paths.push_back(paths[i]), out.images.push_back(images[i]);
   }
-  paths.resize(good);
-  pixels.resize(good * size_t(bytes));
-  return {.name = "images",
-          .source = "the command line",
-          .images = from_host(pixels, {int64_t(good), h, w, c}),
-          .labels = zeros({int64_t(paths.size())}, DType::i64),
-          .classes = int(known.class_names.size()),
-          .mean = known.mean,
-          .deviation = known.deviation,
-          .class_names = known.class_names};
+  return out;
 }
 
 enum class Format : uint8_t { text, json, csv };
@@ -101,88 +89,52 @@ void print_head(size_t top) {
   std::printf("%s\n", line.c_str());
 }
 
-void print(Format format, const std::string& path, std::span<const double> probabilities,
-           const std::vector<size_t>& best, const std::vector<std::string>& names) {
+void print(Format format, const std::string& path, const Predictions& best) {
   Json list = Json::list();
   std::string line = format == Format::csv ? csv_cell(path) : printable(path);
-  for (const size_t i : best) {
-    const double p = probabilities[i];
-    if (format == Format::text) line += fmt::format("  {} {:.2f} %", printable(names[i]), 100 * p);
-    if (format == Format::csv) line += concat(",", csv_cell(names[i]), ",", p);
-    if (format == Format::json) list.push_back({{"class", names[i]}, {"probability", p}});
+  for (const auto& [index, name, p] : best) {
+    if (format == Format::text) line += fmt::format("  {} {:.2f} %", printable(name), 100 * p);
+    if (format == Format::csv) line += concat(",", csv_cell(name), ",", p);
+    if (format == Format::json) list.push_back({{"class", name}, {"probability", p}});
   }
   if (format == Format::json) line = Json{{"image", path}, {"top", list}}.text();
   std::printf("%s\n", line.c_str());
 }
 
-// A line for each image, from the logits (N, classes) of the network.
-void print_all(Format format, const std::vector<std::string>& paths, const Tensor& logits, size_t top,
-               const std::vector<std::string>& names) {
-  const Tensor probabilities = softmax(cast(logits, DType::f64));
-  for (size_t i = 0; i < paths.size(); ++i) {
-    const std::span<const double> row(probabilities.data<double>() + i * names.size(), names.size());
-    RT_CHECK_AS(Error, std::all_of(row.begin(), row.end(), [](double x) { return std::isfinite(x); }), paths[i],
-                ": the outputs are not finite");
-    std::vector<size_t> best(row.size());
-    std::iota(best.begin(), best.end(), 0);
-    std::stable_sort(best.begin(), best.end(), [&](size_t a, size_t b) { return row[a] > row[b]; });
-    best.resize(top);
-    print(format, paths[i], row, best, names);
-  }
-}
-
-void check_knows(const Trained& trained) {
-  const TrainedOn& known = trained.data;
-  const std::string& weights = trained.weights;
-  const char* const exported =
-      is_own(trained.header.metadata)
-          ? "`ringtape export RUN --out FILE`"
-          : "`ringtape export FILE --model NAME --data imagefolder --data-dir DIR --image-size N --out "
-            "NEW.safetensors`, with the images that it was trained on,";
-  RT_CHECK_AS(UsageError, known.image.empty() || !known.class_names.empty(), weights,
-              ": knows no classes; train a last layer with images that have labels: ringtape train --weights ", weights,
-              "; ringtape embed writes features");
-  RT_CHECK_AS(UsageError, !known.image.empty() && !known.class_names.empty() && !known.mean.empty(), weights,
-              ": does not say of which size its images were, how they were normalised, or what its classes are; ",
-              exported, " writes a file that does");
-  RT_CHECK_AS(UsageError, known.image[2] == 1 || known.image[2] == 3, weights, ": was trained on images of ",
-              known.image[2], " channels; files are read as 1 or 3");
+// The run's precision and test copies, unless flags say otherwise.
+TrainOptions settled_options(const Invocation& invocation) {
+  const std::string* const key = invocation.flag("weights-key");
+  TrainOptions out = options_of(invocation, find_weights(invocation.positionals[0], key ? *key : "").settings);
+  settle(out.execution);
+  out.weights_key = key ? *key : "";
+  return out;
 }
 
 int run_predict(const Invocation& invocation) {
   RT_CHECK_AS(UsageError, invocation.positionals.size() >= 2,
               "predict: name a run, a checkpoint or a file of weights, then images or folders of them: ringtape "
               "predict RUN|CHECKPOINT|FILE IMAGE...");
-  Invocation of_weights = invocation;
-  of_weights.positionals.resize(1);
-  const Trained trained = find_trained(of_weights, "predict");
-  const TrainedOn& known = trained.data;
-  check_knows(trained);
-  const Format format = format_of(invocation.has("csv"), trained.options.run.json);
-  const auto classes = int64_t(known.class_names.size());
-  const auto top = size_t(std::min(number_flag<int64_t>(invocation, "top", 1, 1'000'000, 5), classes));
+  const TrainOptions options = settled_options(invocation);
+  const Format format = format_of(invocation.has("csv"), options.run.json);
+  set_threads(int(options.execution.threads));
+  set_arithmetic(arithmetic_of(options.execution));
+  const Predictor predictor(invocation.positionals[0], {.weights_key = options.weights_key,
+                                                        .device = parse_device(options.execution.device),
+                                                        .precision = compute_dtype(options.execution),
+                                                        .copies = options.trainer.test_copies});
+  const auto classes = int64_t(predictor.classes().size());
+  const auto top = std::min(number_flag<int64_t>(invocation, "top", 1, 1'000'000, 5), classes);
   const std::vector<std::string> paths =
       find_images({invocation.positionals.begin() + 1, invocation.positionals.end()});
-  std::vector<std::string> batch;  // the paths of the images at hand
-  const auto read = [&](size_t begin) {
-    const size_t end = std::min(begin + size_t(kEvalBatch), paths.size());
-    batch.assign(paths.begin() + std::ptrdiff_t(begin), paths.begin() + std::ptrdiff_t(end));
-    return images_of(batch, known);
-  };
-  Dataset images = read(0);
-  Beginning beginning = trained.beginning();
-  beginning.load = [&](const DataRequest&) { return Splits{images, images}; };
-  const RunSetup task(resolve(trained.options), beginning);
-  load_trained(trained, task);
-  if (format == Format::csv) print_head(top);
+  if (format == Format::csv) print_head(size_t(top));
   size_t read_well = 0;
-  for (size_t at = 0; at < paths.size(); at += size_t(kEvalBatch)) {
-    if (at > 0) images = read(at);
-    read_well += batch.size();
-    if (batch.empty()) continue;
-    Tensors logits;
-    evaluate(task, images, all_samples(images), "images", eval_options(task.options), &logits);
-    print_all(format, batch, concat(logits), top, known.class_names);
+  const auto each = size_t(eval_batch(predictor.image_shape()));
+  for (size_t at = 0; at < paths.size(); at += each) {
+    const ReadImages batch = read_images(predictor, std::span(paths).subspan(at, std::min(each, paths.size() - at)));
+    if (batch.images.empty()) continue;
+    const std::vector<Predictions> all = predictor(concat(batch.images), top);
+    for (size_t i = 0; i < all.size(); ++i) print(format, batch.paths[i], all[i]);
+    read_well += all.size();
   }
   RT_CHECK_AS(Error, read_well == paths.size(), "predict: ", paths.size() - read_well, " of ", paths.size(),
               " images cannot be read");

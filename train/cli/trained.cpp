@@ -6,15 +6,15 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "core/log.h"
-#include "core/printable.h"
 #include "train/cli/common.h"
-#include "train/cli/find_weights.h"
 #include "train/data/sets/shapes.h"
+#include "train/inference/find_weights.h"
 #include "train/io/file.h"
 #include "train/io/look.h"
 #include "train/io/weights_file.h"
 #include "train/loop/exported.h"
 #include "train/model/models.h"
+#include "train/weights/first_weight.h"
 #include "train/weights/names.h"
 #include "train/weights/weights.h"
 
@@ -32,24 +32,14 @@ void check_generated(const TrainOptions& options, const std::string& file, const
                 " generated images; if this is intended, confirm it with --", flag, " ", size);
 }
 
-// Compares the network's first weight with the file's; only the first axis while the size of the images is unknown.
-void check_first_weight(const Trained& trained, const ModelSpec& spec, bool image_known) {
-  const ModelEntry& entry = find_model(trained.options.model.name);
-  if (!entry.first || !is_own(trained.header.metadata))
-    return;  // other programs' names differ, load_trained() has them
-  const NamedShape want = entry.first(spec);
-  const TensorEntry* have = trained.header.find(want.name);
-  if (!have) have = trained.header.find("backbone." + want.name);
-  RT_CHECK_AS(FormatError, have, trained.weights, ": no tensor '", want.name,
-              "'; was it trained with another --model?");
-  const Shape shape(std::span<const int64_t>(have->shape));
-  const bool fits = image_known ? shape == want.shape : shape.rank() == want.shape.rank() && shape[0] == want.shape[0];
-  RT_CHECK_AS(FormatError, fits, trained.weights, ": tensor '", want.name, "' is ", have->dtype, " ", shape,
-              ", the model's is ", DType::f32, " ",
-              image_known ? want.shape.str() : concat("(", want.shape[0], ", ...)"));
-}
-
 }  // namespace
+
+TrainOptions options_of(const Invocation& invocation, Given settings) {
+  TrainOptions out;
+  settings.leave_out({"weights", "weights-key", "freeze", "method", "device", "threads", "limit-eval-batches"});
+  apply_flags(out, invocation, {settings});
+  return out;
+}
 
 Trained find_trained(const Invocation& invocation, const std::string& command) {
   RT_CHECK_AS(UsageError, invocation.positionals.size() == 1, command,
@@ -62,9 +52,7 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   TrainOptions of_run;
   apply_settings(of_run, {settings});  // it is read as a whole
   if (settings.file == weights) check_generated(of_run, weights, invocation);
-  // What the run began with and learnt by, its machine, the limit of its tests: here all images are tested.
-  settings.leave_out({"weights", "weights-key", "freeze", "method", "device", "threads", "limit-eval-batches"});
-  apply_flags(out.options, invocation, {settings});
+  out.options = options_of(invocation, settings);
   const EvaluationOptions& judged = of_run.evaluation;  // features learnt without labels are tested as in their run
   if (command == "evaluate" && !judged.data.empty() && !invocation.flag("data") && !invocation.flag("data-dir"))
     out.options.data.set.name = judged.data, out.options.data.dir = judged.dir;
@@ -72,13 +60,17 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   out.header = read_weights_header(out.weights, out.set);
   out.data = trained_on(out.header.metadata, out.weights);
   if (invocation.flag("normalize")) out.data.mean.clear(), out.data.deviation.clear();
-  check_first_weight(out, {{1, 1, 1}, 1, out.options.model.chosen()}, false);
+  out.check_first({{1, 1, 1}, 1, out.options.model.chosen()}, false);
   return out;
+}
+
+void Trained::check_first(const ModelSpec& spec, bool image_known) const {
+  check_first_weight(weights, header, find_model(options.model.name), spec, image_known);
 }
 
 Beginning Trained::beginning() const {
   return {.data = data,
-          .check = [this](const ModelSpec& spec) { check_first_weight(*this, spec, true); },
+          .check = [this](const ModelSpec& spec) { check_first(spec, true); },
           .train = train,
           .test = test,
           .labels = command == "evaluate"};
@@ -134,13 +126,11 @@ void check_output(const Trained& trained, const char* flag, const std::string& p
 void load_trained(const Trained& trained, const Task& task, bool features) {
   const std::string last =
       features ? classifier(*task.model, task.model_name).last_layer() : last_layer_of(*task.model);
-  const char* const instead = trained.command == "export" ? "so that only the backbone can be exported: use --backbone"
-                              : trained.command == "predict"
-                                  ? "so that it predicts no classes; train one first: ringtape train --weights FILE"
+  const char* const instead = trained.command == "export"
+                                  ? "so that only the backbone can be exported: use --backbone"
                                   : "so that only the features can be tested: use --protocol knn or linear";
   if (!features) check_classes(task.data.train, trained.data, trained.weights, instead);
-  const LoadedWeights loaded = load_backbone(trained.weights, *task.model, last, true, trained.set);
-  if (!loaded.left_out.empty()) log_warn(trained.weights, ": not used: ", printable(loaded.left_out));
+  const LoadedWeights loaded = load_whole(trained.weights, *task.model, last, trained.set);
   RT_CHECK_AS(UsageError, loaded.last_layer || features || loaded.outputs > 0, trained.weights, ": has no last layer '",
               last, "', ", instead);
   RT_CHECK_AS(UsageError, loaded.last_layer || features, trained.weights, ": its last layer '", last, "' has ",
@@ -150,8 +140,6 @@ void load_trained(const Trained& trained, const Task& task, bool features) {
     log_warn(trained.weights, ": does not say how its images were normalised; here they are by ",
              normalisation_text(task.data.train), ", those of ", task.data.train.source,
              "; most weights of other programs need --normalize imagenet");
-  for (const NamedTensor& t : loaded.last_layer ? weights_of(*task.model) : backbone_of(*task.model, last))
-    check_finite(concat(trained.weights, ": tensor '", t.name, "'"), t.tensor);
 }
 
 }  // namespace ringtape::cli

@@ -4,10 +4,15 @@
 
 #include "train/cli/command.h"
 #include "train/io/safetensors_header.h"
+#include "train/settings/given.h"
 #include "train/settings/run_setup.h"
 
 // Shared by the commands that load trained weights.
 namespace ringtape::cli {
+
+// The settings of trained weights with the flags applied, but for what their run began with and learnt by, its machine,
+// and the limit of its tests: here all images are tested.
+TrainOptions options_of(const Invocation& invocation, Given settings);
 
 struct Trained {
   std::string command;   // the command's name
@@ -24,6 +29,7 @@ struct Trained {
   // The same without images, for a command that needs only their shape. `shown`: not from the data set, but as the
   // tensors of a file show it.
   Beginning beginning_without_images(const std::optional<ModelSpec>& shown) const;
+  void check_first(const ModelSpec& spec, bool image_known) const;  // check_first_weight()
 };
 
 // Finds the command's only argument: a run, a checkpoint or a file, of which --weights-key may choose one set. Throws

@@ -10,17 +10,10 @@
 #include "kernels/index_select.h"
 #include "train/data/files/encoded_images.h"
 #include "train/data/files/image_cache.h"
+#include "train/data/normalize.h"
 #include "train/data/order.h"
 
 namespace ringtape {
-
-// (byte / 255 - mean) / deviation, in the order and precision of torchvision's ToTensor and Normalize.
-static Tensor byte_table(const Dataset& data, Device device) {
-  std::vector<float> table;
-  for (size_t c = 0; c < data.mean.size(); ++c)
-    for (int byte = 0; byte < 256; ++byte) table.push_back((float(byte) / 255.0f - data.mean[c]) / data.deviation[c]);
-  return from_host(table, {int64_t(data.mean.size()), 256}, device);
-}
 
 static Tensor levels(int64_t channels, Device device) {
   std::vector<uint8_t> table(size_t(channels * 256));
@@ -78,7 +71,7 @@ BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
                 ", but batches are needed on ", device_, "; load it again");
   }
   RT_CHECK(int64_t(data.mean.size()) == image_[2] && data.deviation.size() == data.mean.size(), data.name);
-  table_ = byte_table(data, device_);
+  table_ = byte_table(data.mean, data.deviation, device_);
   if (stages_.size() > 1) bytes_ = levels(image_[2], device_);
 }
 

@@ -46,4 +46,7 @@ Given read_metadata(const std::map<std::string, std::string>& metadata, const st
 // of the first or not accepted by the second.
 void apply_settings(TrainOptions& options, const std::vector<Given>& sources);
 
+// The model that sources choose, with its settings; none: that of their data set.
+Selection model_of(const std::vector<Given>& sources);
+
 }  // namespace ringtape

@@ -188,4 +188,11 @@ void apply_settings(TrainOptions& options, const std::vector<Given>& sources) {
     }
 }
 
+Selection model_of(const std::vector<Given>& sources) {
+  TrainOptions options;
+  apply_settings(options, sources);
+  settle_model(options);
+  return options.model;
+}
+
 }  // namespace ringtape

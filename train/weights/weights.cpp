@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/log.h"
 #include "core/printable.h"
 #include "kernels/copy.h"
 #include "train/io/safetensors_header.h"
@@ -178,6 +179,14 @@ LoadedWeights load_backbone(const std::string& path, nn::Module& module, const s
       path, [&](const SafetensorsHeader& header) { out = loader.begin(header, same_classes); },
       [&](const std::string& name) { return loader.wants(name); },
       [&](const TensorEntry& entry, Part rows, const Tensor& x) { loader.put(entry.name, rows, x); }, set);
+  return out;
+}
+
+LoadedWeights load_whole(const std::string& path, nn::Module& module, const std::string& last, const std::string& set) {
+  LoadedWeights out = load_backbone(path, module, last, true, set);
+  if (!out.left_out.empty()) log_warn(path, ": not used: ", printable(out.left_out));
+  for (const NamedTensor& t : out.last_layer ? weights_of(module) : backbone_of(module, last))
+    check_finite(concat(path, ": tensor '", t.name, "'"), t.tensor);
   return out;
 }
 

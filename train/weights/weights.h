@@ -57,6 +57,11 @@ struct LoadedWeights {
 LoadedWeights load_backbone(const std::string& path, nn::Module& module, const std::string& last,
                             bool same_classes = true, const std::string& set = {});
 
+// The same for a network that is to be used as it is then. Also warns of what is left out; throws Error if a number of
+// the weights is not finite.
+LoadedWeights load_whole(const std::string& path, nn::Module& module, const std::string& last,
+                         const std::string& set = {});
+
 // Whether a file of weights is one of this project, by its metadata.
 bool is_own(const std::map<std::string, std::string>& metadata);
 

@@ -1,11 +1,11 @@
-#include "train/cli/find_weights.h"
+#include "train/inference/find_weights.h"
 
 #include "core/printable.h"
 #include "train/io/look.h"
 #include "train/io/weights_file.h"
 #include "train/run/run_dir.h"
 
-namespace ringtape::cli {
+namespace ringtape {
 namespace {
 
 // Runs and checkpoints are folders; a run may also be a name below runs/. Anything else is a file of weights.
@@ -70,4 +70,4 @@ FoundWeights find_weights(const std::string& target, const std::string& set) {
                        "; the training has not finished (its checkpoints can be tested: ", run, "/checkpoints/last)"));
 }
 
-}  // namespace ringtape::cli
+}  // namespace ringtape

@@ -3,7 +3,7 @@
 
 #include "train/settings/given.h"
 
-namespace ringtape::cli {
+namespace ringtape {
 
 // What a command line calls weights: a run (also by its name below runs/), a checkpoint or a file.
 struct FoundWeights {
@@ -11,9 +11,9 @@ struct FoundWeights {
   Given settings;            // from the run's config.toml or the file's metadata
 };
 
-// `set`: of --weights-key. Throws IoError if nothing is there or the run has exported nothing yet, UsageError for a set
-// that a checkpoint does not have.
+// `set`: as --weights-key has it. Throws IoError if nothing is there or the run has exported nothing yet, UsageError
+// for a set that a checkpoint does not have.
 FoundWeights find_weights(const std::string& target, const std::string& set);
 bool is_weights(const std::string& target);  // whether there is anything of that name
 
-}  // namespace ringtape::cli
+}  // namespace ringtape
