@@ -5,8 +5,8 @@
 
 #include "kernels/cpu/conv/conv2d.h"
 #include "kernels/cpu/conv/conv2d_operands.h"
+#include "kernels/cpu/conv/conv2d_tap_panels.h"
 #include "kernels/cpu/conv/conv2d_taps.h"
-#include "kernels/cpu/gemm/gemm_pack.h"
 #include "kernels/cpu/gemm/gemm_panels.h"
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/cpu/vector/scratch.h"
@@ -15,10 +15,6 @@ RT_ISA_BEGIN
 
 namespace {
 
-// A panel of the weights, 256 x 32 floats, stays in the L1 cache while a block of patches, 224 x 256, is read. Panels
-// of pairs are read from the L2 cache.
-constexpr int64_t kDirectBlockPixels = 16 * kTileRows, kDirectBlockDepth = 256, kPairedBlockDepth = 640;
-
 // With products of O: the type that T is converted to, or bf16 itself, in pairs.
 template <class T, class O> class TapConvolution {
  public:
@@ -26,8 +22,8 @@ template <class T, class O> class TapConvolution {
   static constexpr int64_t kWidth = kTileCols<O>;
 
   TapConvolution(const DirectOperands<T>& o, const Axis& rows, const Axis& cols)
-      : o_(o), rows_(rows), cols_(cols), patches_(o.in, o.h, o.w, o.c, o.depth, rows, cols), depth_(patches_.depth()),
-        pixels_(o.n * rows.places * cols.places), panels_(ceil_div(o.columns, kWidth)),
+      : o_(o), rows_(rows), cols_(cols), weights_(o, rows, cols), patches_(o.in, o.h, o.w, o.c, o.depth, rows, cols),
+        depth_(patches_.depth()), pixels_(o.n * rows.places * cols.places), panels_(weights_.count()),
         staged_(!std::is_same_v<T, C> || rows.out_step != 1 || cols.out_step != 1),
         in_place_(std::is_same_v<T, O> && patches_.in_place() && depth_ % kAdjacent == 0),
         block_depth_(round_up(ceil_div(depth_, std::max<int64_t>(ceil_div(depth_, kMaxDepth), 1)), kLanes<O>)),
@@ -38,14 +34,14 @@ template <class T, class O> class TapConvolution {
     if (pixels_ == 0) return;
     if (depth_ == 0)
       return parallel_for(pixels_, 256, [&](int64_t begin, int64_t end) { write_out({begin, end}, nullptr, 0); });
-    const int64_t packed = panels_ * panel_stride(), bias_size = o_.bias ? panels_ * kWidth : 0;
+    const int64_t packed = panels_ * weights_.stride(), bias_size = o_.bias ? panels_ * kWidth : 0;
     const int64_t blocks = ceil_div(pixels_, block_pixels_), parts = parts_for(blocks);
     const Scratch<O> operands(packed + patch_size() * parts, device);
     const Scratch<C> sums(bias_size + stage_size() * parts, device);
     O *weights = operands.data(), *patches = weights + packed;
     C *bias = sums.data(), *stage = bias + bias_size;
     parallel_for(panels_, std::max<int64_t>(1, (1 << 14) / (kWidth * depth_ + 1)), [&](int64_t begin, int64_t end) {
-      for (int64_t q = begin; q < end; ++q) pack(q, weights + q * panel_stride());
+      for (int64_t q = begin; q < end; ++q) weights_.pack(q, weights + q * weights_.stride());
     });
     if (o_.bias) copy_converted(o_.bias, o_.columns, bias);
     parallel_parts(blocks, [&](int64_t part, Range own) {
@@ -56,10 +52,9 @@ template <class T, class O> class TapConvolution {
   }
 
  private:
-  static constexpr bool kPairs = std::is_same_v<O, bf16>;
-  static constexpr int64_t kAdjacent = kPairs ? 2 : 1, kMaxDepth = kPairs ? kPairedBlockDepth : kDirectBlockDepth;
+  static constexpr bool kPairs = TapPanels<T, O>::kPairs;
+  static constexpr int64_t kAdjacent = TapPanels<T, O>::kAdjacent, kMaxDepth = TapPanels<T, O>::kMaxDepth;
 
-  int64_t panel_stride() const { return round_up(depth_, kAdjacent) * kWidth; }
   // Not a multiple of 1 KiB, for which rows would share a few sets of the L1 cache.
   int64_t patch_stride() const {
     return block_depth_ * int64_t(sizeof(O)) % 1024 ? block_depth_ : block_depth_ + kLanes<O>;
@@ -67,36 +62,11 @@ template <class T, class O> class TapConvolution {
   int64_t patch_size() const { return in_place_ ? 0 : round_up(block_pixels_ * patch_stride(), kLanes<O>); }
   int64_t stage_size() const { return staged_ ? round_up(block_pixels_ * panels_ * kWidth, kLanes<C>) : 0; }
 
-  void pack(int64_t panel, O* to) const {
-    const int64_t j = panel * kWidth, count = std::min(o_.columns - j, kWidth);
-    for (int64_t t = 0; t < rows_.taps; ++t)
-      for (int64_t u = 0; u < cols_.taps; ++u) {
-        const int64_t r = rows_.kernel_first + t * rows_.kernel_step, s = cols_.kernel_first + u * cols_.kernel_step;
-        const T* from = o_.weights + (r * o_.kernel_w + s) * o_.tap + j * o_.column_stride;
-        const int64_t d = (t * cols_.taps + u) * o_.depth;
-        if constexpr (!kPairs)
-          pack_panel(from, o_.column_stride, o_.depth_stride, count, kWidth, o_.depth, to + d * kWidth);
-        else if (o_.depth % 2 == 0)
-          pack_pairs(from, o_.column_stride, o_.depth_stride, count, kWidth, o_.depth, to + d * kWidth);
-        else pack_odd(from, d, count, to);
-      }
-    if (kPairs && depth_ % 2)
-      for (int64_t i = 0; i < kWidth; ++i) to[(depth_ - 1) * kWidth + 2 * i + 1] = O(0.f);
-  }
-  // One tap, of an odd number of channels, from depth `first` on: pairs have elements of two taps.
-  void pack_odd(const T* from, int64_t first, int64_t count, O* to) const {
-    for (int64_t p = 0; p < o_.depth; ++p) {
-      O* out = to + (first + p) / 2 * 2 * kWidth + (first + p) % 2;
-      for (int64_t i = 0; i < kWidth; ++i)
-        out[2 * i] = i < count ? O(from[i * o_.column_stride + p * o_.depth_stride]) : O(0.f);
-    }
-  }
-
   void run_block(Range pixels, const O* weights, const C* bias, O* patches, C* stage) const {
     PanelProduct<O> t{};
     t.m = pixels.size(), t.n = o_.columns;
     t.along_k = true;
-    t.panel_stride = panel_stride(), t.b_step = kWidth;
+    t.panel_stride = weights_.stride(), t.b_step = kWidth;
     t.c_stride = staged_ ? panels_ * kWidth : o_.out_c;
     if constexpr (std::is_same_v<T, C>) t.c = o_.out + pixels.begin * o_.out_c;
     if (staged_) t.c = stage;
@@ -134,6 +104,7 @@ template <class T, class O> class TapConvolution {
 
   DirectOperands<T> o_;
   Axis rows_, cols_;
+  TapPanels<T, O> weights_;
   Patches<T, O> patches_;
   int64_t depth_, pixels_, panels_;
   bool staged_, in_place_;

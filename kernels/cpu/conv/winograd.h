@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/conv/conv2d.h"
+#include "kernels/cpu/conv/winograd_panels.h"
 #include "kernels/cpu/conv/winograd_tiles.h"
 #include "kernels/cpu/gemm/gemm_panels.h"
 #include "kernels/cpu/vector/scratch.h"
@@ -74,8 +75,8 @@ WinogradOperands<T> winograd_backward_operands(const View& dx, const View& dy, c
 template <class T, class Operand, class Rows, class Cols> class Winograd {
  public:
   explicit Winograd(const WinogradOperands<T>& o)
-      : o_(o), tiles_{o.n, o.out_h, o.out_w, Rows::out, Cols::out}, depth_(round_up(o.depth, kLanes<float>)),
-        panels_(ceil_div(o.columns, kWidth)) {
+      : o_(o), u_panels_(o.weights, o.depth, o.columns, o.turned), tiles_{o.n, o.out_h, o.out_w, Rows::out, Cols::out},
+        depth_(round_up(o.depth, kLanes<float>)), panels_(u_panels_.count()) {
     by_panel_ = (tiles_.count() <= kFewTiles && panels_ > 1) || o.depth * o.columns >= kManyWeights;
     block_ = by_panel_ ? std::min(tiles_.count(), kSharedBlockTiles)
                        : Operand::block_tiles(o.depth) * (F43::out * F43::out) / (Rows::out * Cols::out);
@@ -104,7 +105,7 @@ template <class T, class Operand, class Rows, class Cols> class Winograd {
         });
       }
     } else {
-      transform_all_weights(u);
+      u_panels_.transform_all(u);
       parallel_parts(blocks, [&](int64_t part, Range own) {
         for (int64_t b = own.begin; b < own.end; ++b) {
           transform_input(in, block(b), v + part * v_each);
@@ -116,14 +117,15 @@ template <class T, class Operand, class Rows, class Cols> class Winograd {
   }
 
  private:
-  using O = typename Operand::Type;
-  static constexpr int kPoints = Rows::in * Cols::in;
-  static constexpr int64_t kWidth = kTileCols<O>, kPad = 64 / int64_t(sizeof(O));
+  using Panels = WinogradPanels<T, Operand, Rows, Cols>;
+  using O = typename Panels::O;
+  static constexpr int kPoints = Panels::kPoints;
+  static constexpr int64_t kWidth = Panels::kWidth, kPad = Panels::kPad;
 
   // Strides between points, padded so that the points do not share a few sets of the L1 cache.
   int64_t v_stride() const { return block_ * depth_ + kPad; }
   int64_t m_stride() const { return block_ * kWidth + kLanes<float>; }
-  int64_t u_stride() const { return (by_panel_ ? block_depth_ : depth_) * kWidth + kPad; }
+  int64_t u_stride() const { return Panels::stride(by_panel_ ? block_depth_ : depth_); }
   int64_t panel_size() const { return kPoints * u_stride(); }
 
   void transform_input(const TiledImages<T>& in, Range block, O* v) const {
@@ -140,58 +142,6 @@ template <class T, class Operand, class Rows, class Cols> class Winograd {
     });
   }
 
-  // (panel, point, d, j)
-  void transform_all_weights(O* u) const {
-    const int64_t chunks = ceil_div(o_.depth, kLanes<float>);
-    parallel_for(panels_ * chunks, 8, [&](int64_t begin, int64_t end) {
-      for (int64_t q = begin; q < end; ++q) {
-        const int64_t d = q % chunks * kLanes<float>;
-        transform_weights(q / chunks, {d, std::min<int64_t>(d + kLanes<float>, o_.depth)},
-                          u + q / chunks * panel_size() + d * kWidth);
-      }
-    });
-  }
-
-  // U of one panel and range of depths: writes a point of (d, j) to to[point u_stride() + (d - depths.begin) kWidth +
-  // j], or the pairs of two d there.
-  void transform_weights(int64_t panel, Range depths, O* to) const {
-    constexpr int lanes = kLanes<float>;
-    for (int64_t v = 0; v < kWidth / lanes; ++v) {
-      const int64_t column = panel * kWidth + v * lanes, count = std::min<int64_t>(o_.columns - column, lanes);
-      for (int64_t d = depths.begin; d < depths.end && count > 0; d += lanes) {
-        const int64_t steps = std::min<int64_t>(depths.end - d, lanes);
-        Vec<float> w[kTaps * kTaps][lanes];
-        load_weights(d, steps, column, count, w);
-        for (int64_t l = 0; l < steps; l += Operand::adjacent)
-          Operand::template store_weights<kPoints>(
-              to + (d - depths.begin + l) * kWidth + v * lanes * Operand::adjacent, u_stride(),
-              [&](int second, const auto& write) {
-                transform_tile<typename Rows::Weight, typename Cols::Weight>(
-                    [&](int i, int j) { return w[i * kTaps + j][l + second]; },
-                    [&](int i, int j, Vec<float> x) { write(i * Cols::in + j, x); });
-              });
-      }
-    }
-  }
-
-  // Those beyond `steps` are zeros.
-  void load_weights(int64_t depth, int64_t steps, int64_t column, int64_t count, Vec<float> (*w)[kLanes<float>]) const {
-    constexpr int lanes = kLanes<float>, taps = kTaps * kTaps;
-    for (int tap = 0; tap < taps; ++tap)
-      if (o_.turned) {
-        for (int l = 0; l < lanes; ++l) {
-          const T* from = o_.weights + ((depth + l) * taps + taps - 1 - tap) * o_.columns + column;
-          w[tap][l] = l < steps ? load_converted(from, count) : Vec<float>{};
-        }
-      } else {
-        for (int l = 0; l < lanes; ++l) {
-          const T* from = o_.weights + ((column + l) * taps + tap) * o_.depth + depth;
-          w[tap][l] = l < count ? load_converted(from, steps) : Vec<float>{};
-        }
-        transpose<float>(w[tap]);
-      }
-  }
-
   void run_panel(Range block, int64_t panel, const O* v, O* u, float* m) const {
     PanelProduct<O> t{};
     t.m = block.size(), t.n = std::min(kWidth, round_up(o_.columns - panel * kWidth, kLanes<float>));
@@ -201,7 +151,7 @@ template <class T, class Operand, class Rows, class Cols> class Winograd {
     for (int64_t d = 0; d < o_.depth; d += block_depth_) {
       const int64_t end = std::min(d + block_depth_, o_.depth);
       t.k = round_up(end - d, Operand::adjacent);
-      if (by_panel_) transform_weights(panel, {d, end}, u);
+      if (by_panel_) u_panels_.transform(panel, {d, end}, u, u_stride());
       for (int point = 0; point < kPoints; ++point) {
         t.a = v + point * v_stride() + d;
         t.b = u + point * u_stride() + (by_panel_ ? 0 : d * kWidth);
@@ -240,6 +190,7 @@ template <class T, class Operand, class Rows, class Cols> class Winograd {
   }
 
   WinogradOperands<T> o_;
+  Panels u_panels_;
   TileGrid tiles_;
   int64_t depth_, panels_, block_, block_depth_;
   bool by_panel_;

@@ -36,13 +36,13 @@ template <class T, int rows, int vectors> struct Tile {
   }
 
   template <bool whole> RT_INLINE void finish(const TileArgs<T>& t) {
-    const T* add = t.add;
-    if (add)
+    if (t.add) add<whole>(t.add, t.add_stride, t.cols);
+    if (t.residual) add<whole>(t.residual, t.c_stride, t.cols);
+    if (t.relu)
 #pragma GCC unroll 16
-      for (int r = 0; r < rows; ++r, add += t.add_stride) {
-        if constexpr (vectors > 1) sum[r][0] += load(add);
-        sum[r][vectors - 1] += whole ? load(add + kLast) : load_partial(add + kLast, t.cols - kLast);
-      }
+      for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; ++v) sum[r][v] = sum[r][v] < 0 ? Vec<T>{} : sum[r][v];
     T* c = t.c;
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r, c += t.c_stride) {
@@ -60,6 +60,14 @@ template <class T, int rows, int vectors> struct Tile {
   }
 
  private:
+  template <bool whole> RT_INLINE void add(const T* from, int64_t stride, int64_t cols) {
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r, from += stride) {
+      if constexpr (vectors > 1) sum[r][0] += load(from);
+      sum[r][vectors - 1] += whole ? load(from + kLast) : load_partial(from + kLast, cols - kLast);
+    }
+  }
+
   template <class A> RT_INLINE void step(const T* b, A&& a) {
     Vec<T> bv[vectors];
 #pragma GCC unroll 2
