@@ -5,6 +5,7 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "nn/batch_norm.h"
 #include "train/model/models.h"
 
 // Networks of every name, as after a training: their running statistics are those of no first step.
@@ -19,13 +20,18 @@ inline Settings small_settings(const ModelEntry& entry) {
   return out;
 }
 
-// Statistics, weights and biases of normalisations become noise around what they are.
-inline void pretend_training(nn::Module& network) {
+// Statistics are those of images of noise, and a little away from them, as are weights and biases of normalisations.
+inline void pretend_training(nn::Module& network, const Shape& image) {
   const NoGrad no_grad;
+  {
+    nn::BatchStatistics statistics(network);
+    statistics.begin_batch();
+    (void)network(randn({8, image[0], image[1], image[2]}));
+  }
   for (const nn::Named& b : nn::named_buffers(network))
     if (is_float(b.tensor->dtype())) {
       const Tensor noise = rand(b.tensor->shape(), -0.3, 0.3, b.tensor->dtype());
-      *b.tensor = b.name.ends_with("running_var") ? exp(noise) : *b.tensor + noise;
+      *b.tensor = b.name.ends_with("running_var") ? *b.tensor * exp(noise) : *b.tensor + noise * 0.1;
     }
   for (const nn::Named& p : nn::named_parameters(network))
     if (p.tensor->rank() == 1) *p.tensor = leaf(p.tensor->detach() + rand(p.tensor->shape(), -0.3, 0.3));
@@ -34,7 +40,7 @@ inline void pretend_training(nn::Module& network) {
 inline std::unique_ptr<nn::Module> trained_model(const ModelEntry& entry, const ModelSpec& spec) {
   manual_seed(1);
   std::unique_ptr<nn::Module> out = entry.make(spec);
-  pretend_training(*out);
+  pretend_training(*out, spec.image);
   out->train(false);
   return out;
 }

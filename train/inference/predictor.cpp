@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <mutex>
 #include <numeric>
 #include <string_view>
 
-#include "autograd/autocast.h"
 #include "autograd/ops.h"
+#include "autograd/prepared_by_size.h"
 #include "autograd/tape.h"
 #include "train/data/normalize.h"
 #include "train/evaluation/features.h"
@@ -29,6 +28,7 @@ struct Predictor::State {
   void check(const Tensor& images) const;
   // f of the network for all images, in batches of a limited size.
   Tensor each_batch(const Tensor& images, const std::function<Tensor(const Tensor&)>& f) const;
+  nn::Classifier& classifier() const { return ringtape::classifier(*network, model_name); }
   Tensor pixels(const Image& image) const;
 
   PredictorOptions options;
@@ -39,7 +39,7 @@ struct Predictor::State {
   bool classifies = false;  // whether the weights have a last layer
   Tensor table;             // byte_table()
   std::unique_ptr<nn::Module> network;
-  mutable std::mutex using_network;
+  PreparedBySize logits, features;
 };
 
 static void check_known(const TrainedOn& known, const std::string& weights, bool own_file) {
@@ -54,7 +54,9 @@ static void check_known(const TrainedOn& known, const std::string& weights, bool
               " channels, but are normalised by ", known.mean.size());
 }
 
-Predictor::State::State(const std::string& target, const PredictorOptions& o) : options(o) {
+Predictor::State::State(const std::string& target, const PredictorOptions& o)
+    : options(o), logits([this](const Tensor& x) { return (*network)(x); }, o.precision),
+      features([this](const Tensor& x) { return classifier().features(x); }, o.precision) {
   const FoundWeights found = find_weights(target, o.weights_key);
   weights = found.weights;
   const SafetensorsHeader header = read_weights_header(weights, found.set);
@@ -90,13 +92,11 @@ void Predictor::State::check(const Tensor& images) const {
 Tensor Predictor::State::each_batch(const Tensor& images, const std::function<Tensor(const Tensor&)>& f) const {
   check(images);
   const NoGrad no_grad;
-  const Autocast autocast(options.precision);
   Tensors out;
   const int64_t batch = eval_batch(images.shape().without(0)), n = images.dim(0);
   for (int64_t at = 0; at < n || at == 0; at += batch) {
     Tensor x = to(contiguous(slice(images, 0, at, std::min(at + batch, n))), options.device);
     if (x.dtype() == DType::u8) x = normalized(x, table);
-    const std::lock_guard lock(using_network);
     out.push_back(to(cast(f(cast(x, DType::f32)), DType::f32), Device{}));
   }
   return contiguous(concat(out));
@@ -133,13 +133,13 @@ Tensor Predictor::decode(std::span<const std::byte> file, const std::string& nam
 Tensor Predictor::logits(const Tensor& images) const {
   (void)classes();
   return state_->each_batch(images, [this](const Tensor& x) {
-    return mean_over_copies(state_->options.copies, x, [this](const Tensor& copy) { return (*state_->network)(copy); });
+    return mean_over_copies(state_->options.copies, x, [this](const Tensor& copy) { return state_->logits(copy); });
   });
 }
 
 Tensor Predictor::features(const Tensor& images) const {
-  nn::Classifier& network = classifier(*state_->network, state_->model_name);
-  return state_->each_batch(images, [&network](const Tensor& x) { return network.features(x); });
+  (void)state_->classifier();  // throws if there is none
+  return state_->each_batch(images, [this](const Tensor& x) { return state_->features(x); });
 }
 
 static Predictions best_of(std::span<const double> probabilities, size_t top, const std::vector<std::string>& names) {
