@@ -26,13 +26,28 @@ static int failed(int code, std::string& cause, const std::string& message, bool
 }
 
 static std::vector<Command> all_commands() {
-  return {train_command(),      pretrain_command(),    find_lr_command(),
-          evaluate_command(),   predict_command(),     embed_command(),
-          export_command(),     compare_command(),     runs_command(),
-          view_command(),       launch_command(),      store_command(),
-          bench_step_command(), bench_tune_command(),  bench_collectives_command(),
-          data_info_command(),  data_verify_command(), data_download_command(),
-          doctor_command(),     list_command()};
+  return {train_command(),
+          pretrain_command(),
+          find_lr_command(),
+          evaluate_command(),
+          predict_command(),
+          embed_command(),
+          serve_command(),
+          export_command(),
+          compare_command(),
+          runs_command(),
+          view_command(),
+          launch_command(),
+          store_command(),
+          bench_step_command(),
+          bench_inference_command(),
+          bench_tune_command(),
+          bench_collectives_command(),
+          data_info_command(),
+          data_verify_command(),
+          data_download_command(),
+          doctor_command(),
+          list_command()};
 }
 
 int main(int argc, char** argv) {

@@ -12,7 +12,7 @@
 #include "core/printable.h"
 #include "kernels/arithmetic.h"
 #include "train/cli/common.h"
-#include "train/cli/trained.h"
+#include "train/cli/predictor_of.h"
 #include "train/data/image/image_file.h"
 #include "train/evaluation/features.h"
 #include "train/inference/find_weights.h"
@@ -90,38 +90,21 @@ void print_head(size_t top) {
 }
 
 void print(Format format, const std::string& path, const Predictions& best) {
-  Json list = Json::list();
   std::string line = format == Format::csv ? csv_cell(path) : printable(path);
   for (const auto& [index, name, p] : best) {
     if (format == Format::text) line += fmt::format("  {} {:.2f} %", printable(name), 100 * p);
     if (format == Format::csv) line += concat(",", csv_cell(name), ",", p);
-    if (format == Format::json) list.push_back({{"class", name}, {"probability", p}});
   }
-  if (format == Format::json) line = Json{{"image", path}, {"top", list}}.text();
+  if (format == Format::json) line = Json{{"image", path}, {"top", to_json(best)}}.text();
   std::printf("%s\n", line.c_str());
-}
-
-// The run's precision and test copies, unless flags say otherwise.
-TrainOptions settled_options(const Invocation& invocation) {
-  const std::string* const key = invocation.flag("weights-key");
-  TrainOptions out = options_of(invocation, find_weights(invocation.positionals[0], key ? *key : "").settings);
-  settle(out.execution);
-  out.weights_key = key ? *key : "";
-  return out;
 }
 
 int run_predict(const Invocation& invocation) {
   RT_CHECK_AS(UsageError, invocation.positionals.size() >= 2,
               "predict: name a run, a checkpoint or a file of weights, then images or folders of them: ringtape "
               "predict RUN|CHECKPOINT|FILE IMAGE...");
-  const TrainOptions options = settled_options(invocation);
-  const Format format = format_of(invocation.has("csv"), options.run.json);
-  set_threads(int(options.execution.threads));
-  set_arithmetic(arithmetic_of(options.execution));
-  const Predictor predictor(invocation.positionals[0], {.weights_key = options.weights_key,
-                                                        .device = parse_device(options.execution.device),
-                                                        .precision = compute_dtype(options.execution),
-                                                        .copies = options.trainer.test_copies});
+  const Format format = format_of(invocation.has("csv"), invocation.has("json"));
+  const Predictor predictor = predictor_of(invocation);
   const auto classes = int64_t(predictor.classes().size());
   const auto top = std::min(number_flag<int64_t>(invocation, "top", 1, 1'000'000, 5), classes);
   const std::vector<std::string> paths =
@@ -154,8 +137,8 @@ Command predict_command() {
   command.flags = {{"Output", "top", "N", "number of classes printed for each image, the likeliest first", "5"},
                    {"Output", "csv", "", "print a table of comma-separated values", ""}};
   for (Flag& flag : option_flags(Use::evaluate))
-    if (((flag.group == "Execution" || flag.group == "Run") && flag.name != "seed") || flag.name == "weights-key")
-      command.flags.push_back(std::move(flag));
+    if (flag.group == "Run") command.flags.push_back(std::move(flag));
+  for (Flag& flag : predictor_flags()) command.flags.push_back(std::move(flag));
   command.run = run_predict;
   return command;
 }

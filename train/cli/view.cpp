@@ -4,6 +4,7 @@
 #include "comm/store/token.h"
 #include "core/printable.h"
 #include "train/cli/common.h"
+#include "train/http/http_server.h"
 #include "train/view/server.h"
 
 namespace ringtape::cli {

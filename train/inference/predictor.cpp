@@ -13,6 +13,7 @@
 #include "train/evaluation/features.h"
 #include "train/evaluation/test_copies.h"
 #include "train/inference/find_weights.h"
+#include "train/io/json.h"
 #include "train/io/look.h"
 #include "train/io/weights_file.h"
 #include "train/model/models.h"
@@ -21,6 +22,12 @@
 #include "train/weights/weights.h"
 
 namespace ringtape {
+
+Json to_json(const Predictions& predictions) {
+  Json out = Json::list();
+  for (const Prediction& each : predictions) out.push_back({{"class", each.name}, {"probability", each.probability}});
+  return out;
+}
 
 struct Predictor::State {
   State(const std::string& target, const PredictorOptions& options);

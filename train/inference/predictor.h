@@ -9,6 +9,8 @@
 
 namespace ringtape {
 
+class Json;
+
 struct PredictorOptions {
   std::string weights_key = {};  // which of several sets of weights in a file, as --weights-key has it
   Device device = {};            // that computes
@@ -21,7 +23,8 @@ struct Prediction {
   std::string name;
   double probability;
 };
-using Predictions = std::vector<Prediction>;  // the likeliest first
+using Predictions = std::vector<Prediction>;   // the likeliest first
+Json to_json(const Predictions& predictions);  // [{"class": "cat", "probability": 0.9}, ...]
 
 // A trained network that says of which classes images are. The size of the images, how they are normalised and the
 // names of the classes come from the file of weights. It never changes, and all functions may be called by several

@@ -13,12 +13,11 @@ struct ServerOptions {
 };
 
 // Serves the page of `ringtape view` and answers what it asks for. It changes nothing and gives out nothing but the
-// runs of its list. On a loopback address it refuses requests that name another host, as a foreign page would send them
-// by a name that it resolves to that address.
+// runs of its list.
 class ViewServer {
  public:
   // Takes the port. Throws IoError if that fails.
-  ViewServer(RunList& runs, ServerOptions options);
+  ViewServer(RunList& runs, const ServerOptions& options);
   ~ViewServer();
   ViewServer(const ViewServer&) = delete;
   ViewServer& operator=(const ViewServer&) = delete;
@@ -31,7 +30,5 @@ class ViewServer {
   struct Http;
   std::unique_ptr<Http> http_;
 };
-
-bool is_loopback(const std::string& host);
 
 }  // namespace ringtape

@@ -215,9 +215,10 @@ TEST_F(CliTest, ListsEveryKind) {
 }
 
 TEST_F(CliTest, NamesEachCommandOnce) {
-  expect_error("frobnicate", 2,
-               "available: train pretrain find-lr evaluate predict embed export compare runs view launch store bench "
-               "data doctor list");
+  expect_error(
+      "frobnicate", 2,
+      "available: train pretrain find-lr evaluate predict embed serve export compare runs view launch store bench "
+      "data doctor list");
 }
 
 TEST_F(CliTest, KnowsWhatOthersCallAFlag) {
