@@ -80,26 +80,26 @@ void Clients::add(comm::Fd socket) {
 }
 
 void Clients::serve() {
-  for (bool finishes = false; !finishes || !all_.empty();) {
-    const std::vector<pollfd> ready = wait(finishes);
+  while (!finishing_ || !all_.empty()) {
+    const std::vector<pollfd> ready = wait();
     take_news();
     for (auto at = all_.begin(); at != all_.end();) {
       auto& [number, client] = *at;
       const auto found = std::ranges::find(ready, client.socket.get(), &pollfd::fd);
       const bool is_ready = found != ready.end() && found->revents != 0;
       const bool stays = client.waits() || (is_ready ? go_on(number, client) : is_in_time(client));
-      at = stays && !(finishes && client.is_idle() && !is_ready) ? std::next(at) : all_.erase(at);
+      at = stays && !(finishing_ && client.is_idle() && !is_ready) ? std::next(at) : all_.erase(at);
     }
     leave_the_longest();
     const std::lock_guard lock(mutex_);
     if (ends_) return;
-    finishes = finishes_;
+    finishing_ = finishes_;
   }
 }
 
 // Waits until a client does something, or something is to be done for one.
-std::vector<pollfd> Clients::wait(bool finishes) {
-  const int milliseconds = all_.empty() && !finishes ? -1 : finishes ? 20 : 500;
+std::vector<pollfd> Clients::wait() {
+  const int milliseconds = finishing_ ? 20 : all_.empty() ? -1 : 500;
   std::vector<pollfd> out{{wakes_.get(), POLLIN, 0}};
   for (const auto& [number, client] : all_)
     if (!client.waits()) out.push_back({client.socket.get(), short(client.out.empty() ? POLLIN : POLLOUT), 0});

@@ -52,7 +52,7 @@ class Clients {
   using All = std::map<uint64_t, Client>;
 
   void serve();
-  std::vector<pollfd> wait(bool finishes);
+  std::vector<pollfd> wait();
   void take_news();
   bool go_on(uint64_t number, Client& client);  // these: whether the connection stays
   bool read_from(uint64_t number, Client& client);
@@ -67,8 +67,9 @@ class Clients {
   const std::function<ClientAnswer(const std::string&)> answer_;
   const ClientLimits limits_;
   comm::Fd wakes_;
-  All all_;  // of the serving thread
+  All all_;  // these: of the serving thread
   uint64_t last_ = 0;
+  bool finishing_ = false;
   std::mutex mutex_;  // of what follows
   std::vector<comm::Fd> new_;
   std::vector<std::pair<uint64_t, ClientAnswer>> answered_;

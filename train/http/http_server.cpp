@@ -67,6 +67,7 @@ class HttpServer::Library : public httplib::Server {
     new_task_queue = [] { return new AtOnce; };
     set_payload_max_length(limits.body);
   }
+  void end_connections() { last_ = true; }  // with their next answer
   void finish() { clients_.finish(); }
 
  private:
@@ -83,20 +84,21 @@ class HttpServer::Library : public httplib::Server {
     clients_.add(comm::Fd(socket));
     return true;
   }
-  template <class Self> static bool process(Self& self, httplib::Stream& stream, bool& closed) {
-    if constexpr (requires { self.process_request(stream, false, closed, nullptr); })
-      return self.process_request(stream, false, closed, nullptr);
-    else return self.process_request(stream, "", 0, "", 0, false, closed, nullptr);
+  template <class Self> static bool process(Self& self, httplib::Stream& stream, bool last, bool& closed) {
+    if constexpr (requires { self.process_request(stream, last, closed, nullptr); })
+      return self.process_request(stream, last, closed, nullptr);
+    else return self.process_request(stream, "", 0, "", 0, last, closed, nullptr);
   }
   ClientAnswer answer(const std::string& whole) {
     const std::string request = for_library(whole);
     httplib::detail::BufferStream stream;  // what is written is added behind what is read
     stream.write(request.data(), request.size());
-    bool closed = false;
-    const bool done = process(*this, stream, closed);
+    bool closed = last_;
+    const bool done = process(*this, stream, last_, closed);
     return {stream.get_buffer().substr(request.size()), done && !closed};
   }
 
+  std::atomic<bool> last_ = false;
   Clients clients_;
 };
 
@@ -171,6 +173,7 @@ void HttpServer::run() {
 }
 
 void HttpServer::stop() {
+  library_->end_connections();
   for (stops_ = true; runs_ && !ended_; std::this_thread::sleep_for(std::chrono::milliseconds(5))) library_->stop();
 }
 

@@ -48,7 +48,7 @@ class PredictionServerTest : public test::PredictorFiles {
     out.set_keep_alive(true);
     return out;
   }
-  std::string image(const std::string& name) const { return read_file(write_image(name, 30, 40)); }
+  std::string image(const std::string& name) const { return read_file(write_image(name, 60, 70)); }
   std::string expected(const std::string& content, int64_t top = 5) const {
     Json list = Json::list();
     for (const Prediction& each : (*predictor_)(std::as_bytes(std::span(content)), top))
@@ -65,7 +65,7 @@ class PredictionServerTest : public test::PredictorFiles {
 TEST_F(PredictionServerTest, AnImageIsAnswered) {
   const std::string content = image("a.ppm");
   httplib::Client http = client();
-  // The second is what curl says of content of which it knows nothing.
+  // The second is what curl says of content of which it knows nothing; the library has a limit of 8 KiB for it.
   for (const char* type : {"image/x-portable-pixmap", "application/x-www-form-urlencoded", ""}) {
     const auto answer = http.Post("/predict", content, type);
     ASSERT_TRUE(answer);
