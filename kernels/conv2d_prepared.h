@@ -8,7 +8,7 @@
 namespace ringtape {
 
 // plain: the kernels of conv2d.h, one after the other. Those of Winograd by the outputs of a tile.
-enum class ConvAlgorithm : uint8_t { plain, direct, winograd_2x2, winograd_2x4, winograd_4x4 };
+enum class ConvAlgorithm : uint8_t { plain, direct, winograd_2x2, winograd_4x4 };
 
 // The weights of a convolution of images of one size, made by prepare_conv2d. Immutable: threads may share it.
 struct PreparedConv {

@@ -40,7 +40,7 @@ TEST(ConvPrepared, IsCloseToSumsInF64) {
     const PreparedData d = draw_prepared(t);
     const Tensor want = in_f64(t, d);
     test::with_every_isa([&] {
-      for (const ConvAlgorithm algorithm : algorithms_of(t, DType::f32))
+      for (const ConvAlgorithm algorithm : algorithms_of(t))
         EXPECT_LE(largest_error(run(prepare(t, d, algorithm), d), want), tolerance_of(algorithm))
             << t.name << ", algorithm " << int(algorithm);
     });
@@ -54,7 +54,7 @@ TEST(ConvPrepared, RoundsSixteenBitTypesOnce) {
       const PreparedData d = draw_prepared(t, dtype);
       const Tensor want = in_f64(t, d);
       test::with_every_isa([&] {
-        for (const ConvAlgorithm algorithm : algorithms_of(t, dtype))
+        for (const ConvAlgorithm algorithm : algorithms_of(t))
           EXPECT_LE(largest_error(run(prepare(t, d, algorithm), d), want), eps + tolerance_of(algorithm))
               << t.name << ", algorithm " << int(algorithm) << " " << name_of(dtype);
       });
@@ -65,7 +65,7 @@ TEST(ConvPrepared, DoesNotDependOnThreadsOrOtherImages) {
   for (const Case& each : cases()) {
     const Case t = each.h * each.w > 1024 ? each : many(each, 5);
     const PreparedData d = draw_prepared(t);
-    for (const ConvAlgorithm algorithm : algorithms_of(t, DType::f32)) {
+    for (const ConvAlgorithm algorithm : algorithms_of(t)) {
       const PreparedConv conv = prepare(t, d, algorithm);
       const std::string what = t.name + ", algorithm " + std::to_string(int(algorithm));
       const Tensor one = with_threads(1, [&] { return run(conv, d); });
@@ -79,12 +79,12 @@ TEST(ConvPrepared, DoesNotDependOnThreadsOrOtherImages) {
   }
 }
 
-TEST(ConvPrepared, ChoosesByTheImageNotByTheSwitchOfAnotherSize) {
-  const Case small{"", 1, 4, 4, 512, 512, 3, 3, square_window(1, 1)},
-      wide{"", 1, 32, 32, 64, 64, 3, 3, square_window(1, 1)};
+TEST(ConvPrepared, ChoosesByTheImageAlone) {
+  const Case small = many(kResNet[4], 1), wide = many(kResNet[1], 1);
   const auto chosen = [](const Case& t) { return prepare(t, draw_prepared(t)).algorithm; };
   EXPECT_EQ(chosen(wide), ConvAlgorithm::winograd_4x4);
-  EXPECT_NE(chosen(small), ConvAlgorithm::winograd_4x4);  // its weights would be four times as large
+  EXPECT_EQ(chosen(small), ConvAlgorithm::winograd_2x2);  // its weights are half as large
+  EXPECT_EQ(chosen(many(small, 64)), chosen(small));
   EXPECT_EQ(chosen(kResNet[0]), ConvAlgorithm::direct);
   EXPECT_EQ(chosen(kResNet[5]), ConvAlgorithm::direct);
   const ArithmeticScope scope(&Arithmetic::exact_convolutions, true);
@@ -94,7 +94,7 @@ TEST(ConvPrepared, ChoosesByTheImageNotByTheSwitchOfAnotherSize) {
 TEST(ConvPrepared, MayWriteOverTheResidual) {
   for (const Case& t : cases()) {
     const PreparedData d = draw_prepared(t);
-    for (const ConvAlgorithm algorithm : algorithms_of(t, DType::f32)) {
+    for (const ConvAlgorithm algorithm : algorithms_of(t)) {
       const PreparedConv conv = prepare(t, d, algorithm);
       const Tensor y = cast(d.residual, DType::f64), own = cast(y, DType::f32);
       conv2d_prepared(own, d.x, conv, own, true);
@@ -109,7 +109,7 @@ TEST(ConvPrepared, HasNoBiasNoResidualAndNoReluWithoutThem) {
     PreparedData d = draw_prepared(t);
     d.residual = {}, d.relu = false;
     const Tensor want = in_f64(t, d);
-    for (const ConvAlgorithm algorithm : algorithms_of(t, DType::f32))
+    for (const ConvAlgorithm algorithm : algorithms_of(t))
       EXPECT_LE(largest_error(run(prepare(t, d, algorithm), d), want), tolerance_of(algorithm)) << t.name;
   }
 }
@@ -118,7 +118,7 @@ TEST(ConvPrepared, KeepsNaN) {
   for (const Case& t : {kResNet[1], kResNet[4], kResNet[5]}) {
     const PreparedData d = draw_prepared(t);
     d.x.data<float>()[0] = NAN;
-    for (const ConvAlgorithm algorithm : algorithms_of(t, DType::f32))
+    for (const ConvAlgorithm algorithm : algorithms_of(t))
       EXPECT_TRUE(std::isnan(run(prepare(t, d, algorithm), d).data<float>()[0])) << t.name;
   }
 }
@@ -140,8 +140,7 @@ TEST(ConvPrepared, OfNoImagesDoesNothing) {
   for (const Case& each : cases()) {
     const Case t = many(each, 0);
     const PreparedData d = draw_prepared(t);
-    for (const ConvAlgorithm algorithm : algorithms_of(t, DType::f32))
-      EXPECT_EQ(run(prepare(t, d, algorithm), d).size(), 0);
+    for (const ConvAlgorithm algorithm : algorithms_of(t)) EXPECT_EQ(run(prepare(t, d, algorithm), d).size(), 0);
   }
 }
 

@@ -65,16 +65,13 @@ inline double largest_error(const Tensor& got, const Tensor& want) {
 }
 
 // The one that is chosen, and all others that can compute it.
-inline std::vector<ConvAlgorithm> algorithms_of(const Case& t, DType dtype) {
+inline std::vector<ConvAlgorithm> algorithms_of(const Case& t) {
   if (t.groups == t.c && t.groups > 1) return {ConvAlgorithm::plain};
   const Window& p = t.window;
   if (t.r != 3 || t.s != 3 || t.groups > 1 || p.stride_h != 1 || p.stride_w != 1 || p.dilation_h != 1 || p.pad_h > 2 ||
       p.pad_w > 2)
     return {ConvAlgorithm::plain, ConvAlgorithm::direct};
-  std::vector<ConvAlgorithm> out = {ConvAlgorithm::plain, ConvAlgorithm::direct, ConvAlgorithm::winograd_2x2,
-                                    ConvAlgorithm::winograd_4x4};
-  if (dtype == DType::bf16 && bf16_choice().unit == Bf16Unit::avx512_bf16) out.push_back(ConvAlgorithm::winograd_2x4);
-  return out;
+  return {ConvAlgorithm::plain, ConvAlgorithm::direct, ConvAlgorithm::winograd_2x2, ConvAlgorithm::winograd_4x4};
 }
 
 // In f32. F(4x4) amplifies rounding, F(2x2) by its sums of four numbers of each side; the direct sums of up to 4,608

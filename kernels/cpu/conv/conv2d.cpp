@@ -33,8 +33,7 @@ bool amx_pays(const ConvSizes& z, const Window& p) {
 Algorithm algorithm_for(const ConvSizes& z, const Window& p, DType dtype) {
   if (z.cg == 1 && z.kg == 1) return Algorithm::depthwise;
   if (dtype == DType::bf16 && bf16_choice().unit == Bf16Unit::amx && amx_pays(z, p)) return Algorithm::amx;
-  const bool applies = z.r == 3 && z.s == 3 && p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1 &&
-                       p.dilation_w == 1 && p.pad_h <= 2 && p.pad_w <= 2 && z.groups == 1 && dtype != DType::f64;
+  const bool applies = winograd_applies(z, p) && dtype != DType::f64;
   const int64_t covered = (z.ho + 3) / 4 * ((z.wo + 3) / 4) * 16;
   const bool pays = z.c >= 16 && z.k >= 16 && 2 * z.ho * z.wo >= covered;
   if (!applies || !pays || arithmetic().exact_convolutions) return Algorithm::direct;

@@ -27,7 +27,11 @@ void depthwise_forward(View y, View x, View w, View b, Window window);
 void depthwise_backward_data(View dx, View dy, View w, Window window);
 void depthwise_backward_weights(View dw, View dy, View x, Window window);
 
-// Winograd's F(4x4, 3x3), for 3x3 windows of stride 1 and dilation 1, padding 0 to 2 and one group; not for f64.
+// Winograd's F(4x4, 3x3), where it applies; not for f64.
+inline bool winograd_applies(const ConvSizes& z, const Window& p) {
+  return z.r == 3 && z.s == 3 && p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1 && p.dilation_w == 1 &&
+         p.pad_h <= 2 && p.pad_w <= 2 && z.groups == 1;
+}
 void winograd_forward(View y, View x, View w, View b, Window window);
 void winograd_backward_data(View dx, View dy, View w, Window window);
 void winograd_backward_weights(View dw, View dy, View x, Window window);

@@ -11,6 +11,8 @@ RT_ISA_BEGIN
 
 namespace {
 
+// Patches of 112 pixels and their products with a panel stay in the L2 cache.
+constexpr int64_t kPixels = 8 * kTileRows, kDepth = 640;
 // Rows of a as far apart share so few sets of the L1 cache that patches are written instead.
 constexpr int64_t kConflictingStride = 2048;
 
@@ -29,11 +31,11 @@ template <class T, class O> class PreparedTaps {
         y_(call.y.as<T>()), first_(group * z_.kg),
         in_place_(std::is_same_v<T, O> && patches_.in_place() && depth_ % Panels::kAdjacent == 0 &&
                   z_.c * int64_t(sizeof(T)) % kConflictingStride != 0),
-        block_depth_(round_up(ceil_div(depth_, ceil_div(depth_, Panels::kMaxDepth)), kLanes<O>)) {
+        block_depth_(round_up(ceil_div(depth_, ceil_div(depth_, kDepth)), kLanes<O>)) {
     const int64_t team = parts_for(threads());
     by_panel_ = pixels_ < team * kFewTiles * kTileRows && panels_ > 1;
-    block_pixels_ = std::clamp(round_up(ceil_div(pixels_, by_panel_ ? 1 : team), kTileRows), int64_t{kTileRows},
-                               kDirectBlockPixels);
+    block_pixels_ =
+        std::clamp(round_up(ceil_div(pixels_, by_panel_ ? 1 : team), kTileRows), int64_t{kTileRows}, kPixels);
   }
 
   void run() const {

@@ -9,8 +9,6 @@ namespace {
 template <class F> void with_winograd(const PreparedConv& conv, F&& f) {
   if (conv.algorithm == ConvAlgorithm::winograd_2x2)
     f.template operator()<PreparedWinograd<bf16, Bf16Operand, F23, F23>>();
-  else if (conv.algorithm == ConvAlgorithm::winograd_2x4)
-    f.template operator()<PreparedWinograd<bf16, Bf16Operand, F23, F43>>();
   else f.template operator()<PreparedWinograd<bf16, Bf16Operand, F43, F43>>();
 }
 

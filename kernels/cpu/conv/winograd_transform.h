@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+
 #include "kernels/cpu/vector/vector.h"
 
 // The transforms of Winograd's F(4x4, 3x3), one vector of channels at a time (Lavin and Gray, 2015):
@@ -123,11 +125,13 @@ struct F23 {
   };
 };
 
-// Transforms the columns by Rows and then the rows by Cols: read(i, j) returns element (i, j) of the tile, and
-// write(i, j, v) receives those of the result. Results are kept in registers where they are computed: a sum that the
-// compiler moves to its use is not fused with its product, and the bits would depend on what write() is.
-template <class Rows, class Cols, class Read, class Write>
-RT_INLINE void transform_tile(const Read& read, const Write& write) {
+// Which rows of the result of a transform are computed together, as bits: more than the registers hold would be stored
+// and loaded again, which costs more than reading elements twice.
+template <class Rows> inline constexpr std::array kPasses{~0u};
+template <> inline constexpr std::array kPasses<F43::Input>{0b011110u, 0b100001u};
+
+template <class Rows, class Cols, unsigned rows, class Read, class Write>
+RT_INLINE void transform_rows(const Read& read, const Write& write) {
   using V = Vec<float>;
   V half[Rows::out][Cols::in];
 #pragma GCC unroll 6
@@ -137,10 +141,12 @@ RT_INLINE void transform_tile(const Read& read, const Write& write) {
     for (int i = 0; i < Rows::in; ++i) column[i] = read(i, j);
     Rows::apply(column, result);
 #pragma GCC unroll 6
-    for (int i = 0; i < Rows::out; ++i) in_register(result[i]), half[i][j] = result[i];
+    for (int i = 0; i < Rows::out; ++i)
+      if (rows >> i & 1) in_register(result[i]), half[i][j] = result[i];
   }
 #pragma GCC unroll 6
   for (int i = 0; i < Rows::out; ++i) {
+    if (!(rows >> i & 1)) continue;
     V result[Cols::out];
     Cols::apply(half[i], result);
 #pragma GCC unroll 6
@@ -148,6 +154,15 @@ RT_INLINE void transform_tile(const Read& read, const Write& write) {
 #pragma GCC unroll 6
     for (int j = 0; j < Cols::out; ++j) write(i, j, result[j]);
   }
+}
+
+// Transforms the columns by Rows and then the rows by Cols: read(i, j) returns element (i, j) of the tile, and
+// write(i, j, v) receives those of the result. Results are kept in registers where they are computed: a sum that the
+// compiler moves to its use is not fused with its product, and the bits would depend on what write() is.
+template <class Rows, class Cols, class Read, class Write>
+RT_INLINE void transform_tile(const Read& read, const Write& write) {
+  transform_rows<Rows, Cols, kPasses<Rows>[0]>(read, write);
+  if constexpr (kPasses<Rows>.size() > 1) transform_rows<Rows, Cols, kPasses<Rows>[1]>(read, write);
 }
 
 }  // namespace
