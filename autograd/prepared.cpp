@@ -9,9 +9,9 @@
 
 namespace ringtape {
 
-// Images that go through all steps together: as many as keep the results of a step in the cache for the next one, and
-// so few that each weight is read for several.
-static constexpr int64_t kMemory = int64_t{24} << 20, kMost = 64;
+// Images that go through all steps together: so few that the next step finds the results of a step in the cache, and
+// so many that a weight is read for several.
+static constexpr int64_t kMemory = int64_t{8} << 20, kLeast = 4, kMost = 32;
 
 struct Prepared::State {
   inference::Graph graph;
@@ -59,7 +59,7 @@ std::unique_ptr<const Prepared> Prepared::of(const std::function<Tensor(const Te
   state->graph = std::move(*graph), state->image = image;
   release_unused(state->graph, state->steps);
   const int64_t each = std::max<int64_t>(state->plan(1)->bytes(), 1);
-  state->group = std::clamp<int64_t>(kMemory / each, 1, kMost);
+  state->group = std::clamp<int64_t>(kMemory / each, kLeast, kMost);
   return std::unique_ptr<const Prepared>(new Prepared(std::move(state)));
 }
 

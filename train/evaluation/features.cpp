@@ -2,7 +2,9 @@
 
 #include <numeric>
 
+#include "autograd/autocast.h"
 #include "autograd/ops.h"
+#include "autograd/prepared_by_size.h"
 #include "autograd/tape.h"
 #include "comm/parallel/agreement.h"
 #include "core/part.h"
@@ -46,10 +48,11 @@ static Features embed_part(const Embedding& f, const Dataset& data, const std::v
       data, samples,
       {.batch_size = std::min(eval_batch(data.image()), n), .workers = options.workers, .device = options.device});
   Progress bar(options.progress, loader.batches(), !options.progress.empty());
+  const PreparedBySize prepared(f, autocast_dtype());
   Loader::Epoch epoch = loader.epoch(0);
   for (int64_t at = 0; const Batch* batch = epoch.next(); at += batch->y.size()) {
     if (!passes.begin(batch->index)) break;
-    const Tensor y = f(batch->x);
+    const Tensor y = options.weights ? f(batch->x) : prepared(batch->x);
     RT_CHECK_AS(ShapeError, y.rank() == 2 && y.dim(0) == batch->y.size(), "embed: expected features (", batch->y.size(),
                 ", F), got ", y.shape());
     if (at == 0) out = {Tensor({n, y.dim(1)}, DType::f32, y.device()), Tensor({n, 1}, DType::i64, y.device())};

@@ -25,7 +25,8 @@ struct Features {
   int64_t size() const { return x.dim(0); }
 };
 
-using Embedding = std::function<Tensor(const Tensor& images)>;  // (B, H, W, C) -> (B, F)
+// (B, H, W, C) -> (B, F). It is prepared for inference where that is possible (autograd/prepared.h).
+using Embedding = std::function<Tensor(const Tensor& images)>;
 
 struct EmbedOptions {
   Device device = {};                       // the network's device

@@ -4,6 +4,7 @@
 
 #include "autograd/autocast.h"
 #include "autograd/ops.h"
+#include "autograd/prepared_by_size.h"
 #include "comm/parallel/agreement.h"
 #include "core/part.h"
 #include "nn/mode_guard.h"
@@ -51,8 +52,13 @@ static std::vector<Part> own_parts(int64_t n, const EvalOptions& options) {
   return out;
 }
 
-static Tensor logits_of(const Task& task, const Tensor& x, const EvalOptions& options) {
-  return mean_over_copies(options.copies, x, [&task](const Tensor& copy) { return task.classify(copy); });
+// The network's logits, prepared for inference if this process has one network with all of its weights.
+static std::function<Tensor(const Tensor&)> classifier_of(const Task& task, const EvalOptions& options) {
+  const auto classify = [&task](const Tensor& x) { return task.classify(x); };
+  if (options.weights || task.replicas) return classify;
+  return [prepared = std::make_shared<PreparedBySize>(classify, options.precision)](const Tensor& x) {
+    return (*prepared)(x);
+  };
 }
 
 static int64_t batches_of(const std::vector<Part>& parts, int64_t size) {
@@ -73,6 +79,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
   const int64_t size = eval_batch(data.image());
   SharedPasses passes(int64_t(samples.size()), size, *options.group, options.weights, options.interrupted);
   LapTimer watch;
+  const std::function<Tensor(const Tensor&)> classify = classifier_of(task, options);
   Tensors kept;
   if (snapshot && !outputs) outputs = &kept;
   Progress bar(split, batches_of(parts, size), options.progress);
@@ -87,7 +94,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
     Loader::Epoch epoch = loader.epoch(0);
     while (const Batch* batch = epoch.next()) {
       if (!passes.begin(at)) break;
-      const Tensor logits = logits_of(task, batch->x, options);
+      const Tensor logits = mean_over_copies(options.copies, batch->x, classify);
       const Tensor ranks = ranks_of(logits, batch->y);
       tally.add(cross_entropy(logits, batch->y), ranks, batch->y.size());
       recall.add(ranks, batch->y);
