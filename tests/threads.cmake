@@ -1,5 +1,5 @@
-# The tests under ThreadSanitizer: what threads do with each other, in core and comm, linked with
-# nothing but what that needs, so that it is built in two minutes. A file that is missing in the
+# The tests under ThreadSanitizer: what threads do with each other, in core, comm and servers, linked
+# with nothing but what that needs, so that it is built in two minutes. A file that is missing in the
 # list is a link error which names what it defines.
 set(sources
     core/*.cpp
@@ -9,7 +9,7 @@ set(sources
     autograd/ops/cast.cpp autograd/ops/permute.cpp autograd/ops/reshape.cpp autograd/ops/slice.cpp
     comm/base/*.cpp comm/health/*.cpp comm/store/*.cpp comm/transport/*.cpp comm/algorithm/*.cpp comm/job/*.cpp
     comm/algorithm.cpp comm/alone.cpp comm/choice.cpp comm/operation.cpp comm/process_group.cpp comm/transport.cpp
-    comm/work.cpp comm/parallel/shards.cpp)
+    comm/work.cpp comm/parallel/shards.cpp train/http/clients.cpp train/http/request_size.cpp train/serve/batcher.cpp)
 list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/)
 file(GLOB sources CONFIGURE_DEPENDS ${sources})
 set(kernels ${sources})
@@ -21,7 +21,7 @@ target_link_libraries(ringtape_threads PUBLIC ringtape_flags OpenSSL::Crypto ${C
 ringtape_precompile(ringtape_threads)
 
 add_custom_target(thread_tests)
-foreach(name comm membership job_report parallel parts process_group rendezvous shards store transport
+foreach(name batcher comm http_clients membership job_report parallel parts process_group rendezvous shards store transport
         transport_failure transport_tcp)
   file(GLOB_RECURSE source ${name}_test.cpp)
   ringtape_test_executable(${name}_test ${source} ringtape_threads)
