@@ -6,6 +6,7 @@
 #include "comm/choice.h"
 #include "comm/work.h"
 #include "core/env.h"
+#include "core/recording.h"
 
 namespace ringtape::comm {
 
@@ -36,6 +37,11 @@ Work ProcessGroup::Impl::run(Operation op, const Tensor& x, const Tensor& y, con
 
 Work ProcessGroup::Impl::run(Operation op, CollectiveFn f, const void* from, void* to, const Tensor& x, const Tensor& y,
                              const Cuts& cuts) {
+  if (const Recording* recording = Recording::current()) {
+    RT_CHECK_AS(DeviceError, recording->device() == transport->device(), op, " of ranks on ", transport->device(),
+                " cannot be part of a recorded graph on ", recording->device());
+    return Work::State::recorded([=, this] { return run(op, f, from, to, x, y, cuts); });
+  }
   transport->context().failure->check();
   op.sequence = ++sequence;
   auto work = std::make_shared<Work::State>();

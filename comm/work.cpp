@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "core/limits.h"
+#include "core/recording.h"
 
 namespace ringtape::comm {
 
@@ -100,20 +101,38 @@ void Worker::loop() {
   }
 }
 
+Work Work::State::recorded(std::function<Work()> request) {
+  auto state = std::make_shared<State>();
+  state->latest = std::make_shared<Work>();
+  at_each_launch([latest = state->latest, request = std::move(request)] { *latest = request(); });
+  return Work(std::move(state));
+}
+
 void Work::wait() const {
   if (!state_) return;
+  if (const auto& latest = state_->latest) return at_each_launch([latest] { latest->wait(); });
+  RT_CHECK_AS(DeviceError, !Recording::current(), state_->operation, " began before a recording, which cannot wait");
   if (!done()) state_->worker->finish(*state_);
   if (!state_->error.empty()) throw CommError(state_->error);
   if (state_->ended) state_->ended->wait();
 }
 
 Work Work::start() const {
-  if (state_ && !done()) state_->worker->start(*state_);
+  if (!state_) return *this;
+  if (const auto& latest = state_->latest) at_each_launch([latest] { latest->start(); });
+  else if (!done()) state_->worker->start(*state_);
   return *this;
 }
 
-Work::Span Work::span() const { return done() && state_ ? state_->span : Span(); }
+Work::Span Work::span() const {
+  if (!state_) return {};
+  if (state_->latest) return state_->latest->span();
+  return done() ? state_->span : Span();
+}
 
-bool Work::done() const { return !state_ || state_->done.load(std::memory_order_acquire); }
+bool Work::done() const {
+  if (!state_) return true;
+  return state_->latest ? state_->latest->done() : state_->done.load(std::memory_order_acquire);
+}
 
 }  // namespace ringtape::comm

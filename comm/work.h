@@ -23,6 +23,12 @@ struct Work::State {
   std::atomic<bool> done{false};
   Span span;          // readable once it is done
   std::string error;  // readable once it is done; empty: none
+  // Of a thread that records work of the group's device (core/recording.h), nothing of the above: each launch requests,
+  // starts and waits for a collective of its own, where this one was; the last launch's.
+  std::shared_ptr<Work> latest;
+
+  // A Work that makes this request at each launch.
+  static Work recorded(std::function<Work()> request);
 };
 
 // Executes the collectives of a group in the order of their calls: on the thread that waits for one or, after start(),

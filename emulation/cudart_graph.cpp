@@ -140,6 +140,14 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return cudaSuccess;
 }
 
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  return api_call([&] {
+    if (!graph || !count || nodes) return cudaErrorInvalidValue;  // their number alone
+    *count = graph->recorded->nodes.size();
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {
   return api_call([&] {
     if (!graph) return cudaErrorInvalidValue;

@@ -5,6 +5,7 @@
 
 #include "autograd/create.h"
 #include "core/check.h"
+#include "core/recording.h"
 #include "kernels/copy.h"
 
 namespace ringtape::comm {
@@ -52,11 +53,16 @@ void ControlWords::write(const Step& step, const std::vector<char>& used) {
 }
 
 void ControlWords::read() {
+  // What a recorded write() copies stays where it is.
+  at_each_launch([this, expected = expected_, written = on_device_] { look(expected); });
   loss_ = empty_like(loss_);
   copy(loss_, memory_.window({}, {}, kLoss));
+}
+
+void ControlWords::look(int64_t expected) {
   Readback now(memory_.window({kUsed}, {1}));
   Readback& known = waits_ ? pending_ : now;
-  const int64_t expected = waits_ ? std::exchange(expected_before_, expected_) : expected_;
+  if (waits_) std::swap(expected, expected_before_);
   if (known.defined()) {
     const Tensor words = numbers(known);
     const double* const w = words.data<double>();

@@ -38,6 +38,8 @@ class ControlWords {
   const Riders& riders() const { return riders_; }  // the sums; on a GPU of the step before, unless `prompt`
 
  private:
+  void look(int64_t expected);
+
   const Tensor memory_;
   const int64_t parameters_;
   const bool waits_;             // for a later step, instead of letting the host wait

@@ -6,6 +6,7 @@
 
 #include "comm/parallel/agreement.h"
 #include "comm/parallel/reduction/reductions.h"
+#include "core/recording.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
 
@@ -38,8 +39,10 @@ struct Reducer::Bucket {
   std::vector<std::pair<Work::Span, int64_t>> sent{};  // and its bytes
   void finish() {
     reduction->finish();
-    sent.clear();
-    for (const Reduction::Sent& s : reduction->sent()) sent.emplace_back(s.work.span(), s.bytes);
+    at_each_launch([this] {
+      sent.clear();
+      for (const Reduction::Sent& s : reduction->sent()) sent.emplace_back(s.work.span(), s.bytes);
+    });
   }
 };
 
@@ -228,7 +231,7 @@ void Reducer::completed(size_t slot) {
   done_[slot] = true;
   Bucket& b = buckets_[bucket_of_[slot]];
   if (--b.missing > 0) return;
-  b.ready = Clock::now();
+  at_each_launch([&b] { b.ready = Clock::now(); });
   launch();
 }
 
@@ -252,21 +255,29 @@ void Reducer::finish() {
     }
     completed(i);
   }
-  waited_.begin = Clock::now();
+  at_each_launch([this] { waited_.begin = Clock::now(); });
   sending_words_.wait();
   while (releases_ && released_ < buckets_.size()) release();
   for (Bucket& b : buckets_)
     if (b.reduction) b.reduction->proceed();
   for (Bucket& b : buckets_)
     if (b.reduction) b.finish();
-  waited_.end = Clock::now();
+  at_each_launch([this] { ended(); });
   armed_ = waits_ = false;
   begin_shares();
+  settle_missing();
+  words_.read();
+}
+
+void Reducer::ended() {
+  waited_.end = Clock::now();
   totals_.exposed += waited_.end - waited_.begin;
   totals_.steps += 1;
   count_sent();
-  settle_missing();
-  words_.read();
+}
+
+bool Reducer::repeats() const {
+  return !releases_ && kept_shares_.shares == 0 && find_reduction(reduction_.name).repeats;
 }
 
 void Reducer::count_sent() {

@@ -89,6 +89,11 @@ class Reducer {
   // if the ranks together did not have `expected` samples.
   void finish();
 
+  // No finish() comes: the recording of the step (core/recording.h) was given up, and nothing was sent.
+  void give_up() { armed_ = waits_ = false; }
+  // Whether what it does on the host is the same in each step with the same gradients, so that steps can be recorded.
+  bool repeats() const;
+
   const ControlWords& words() const { return words_; }  // of the step that finish() ended
 
   // The times of one bucket in the last step, on the host: its gradients were complete; its first message was sent; its
@@ -117,6 +122,7 @@ class Reducer {
   void launch();
   void begin_shares();
   void settle_missing();
+  void ended();
   void count_sent();
   Tensor window(int64_t begin, int64_t end) const { return memory_.window({end - begin}, {1}, begin); }
 

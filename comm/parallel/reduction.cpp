@@ -7,10 +7,11 @@
 namespace ringtape::comm {
 
 std::span<const ReductionEntry> reductions() {
-  static const ReductionEntry all[] = {{"sum", true, make_sum},
-                                       {"bf16", false, make_sixteen_bit<DType::bf16>},
-                                       {.name = "f16", .make = make_sixteen_bit<DType::f16>, .scaled = true},
-                                       {"powersgd", false, make_powersgd, PowerSgdOptions{}, true}};
+  static const ReductionEntry all[] = {
+      {"sum", true, make_sum},
+      {"bf16", false, make_sixteen_bit<DType::bf16>},
+      {.name = "f16", .make = make_sixteen_bit<DType::f16>, .scaled = true},
+      {.name = "powersgd", .make = make_powersgd, .settings = PowerSgdOptions{}, .needs_all = true, .repeats = false}};
   return all;
 }
 

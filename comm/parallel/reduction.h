@@ -70,6 +70,7 @@ struct ReductionEntry {
   Settings settings = {};
   bool needs_all = false;  // it needs all elements of a bucket in every step
   bool scaled = false;     // small gradients would be lost: the loss needs a scale
+  bool repeats = true;     // each step is the same work, which can be recorded (core/recording.h)
 };
 
 // All reductions. Each is in its own file under reduction/ and in the list of reduction.cpp.

@@ -105,6 +105,7 @@ class Moco : public Method {
     teacher_.visit(v);
     queue_.visit(v);
   }
+  int64_t form() const override { return group() ? -1 : 0; }  // the host orders the rows of several ranks in each step
   std::string str() const override { return concat("MoCo(queue ", queue_.size(), ", temperature ", temperature_, ")"); }
 
  private:

@@ -284,12 +284,12 @@ TEST_F(CudaNccl, ABarrierWaitsForAllRanks) {
   }));
 }
 
-std::vector<double> trained(const char* transport, int n, bool deterministic) {
+std::vector<double> trained(const char* transport, int n, bool deterministic, bool graph = false) {
   std::vector<double> out;
   EXPECT_SILENT(on_groups(
       n,
       [&](ProcessGroup& group) {
-        std::vector<double> all = ringtape::test::weights_after_steps(group, deterministic);
+        std::vector<double> all = ringtape::test::weights_after_steps(group, deterministic, graph);
         if (group.rank() == 0) out = std::move(all);
       },
       Seconds(60), transport));
@@ -300,7 +300,8 @@ TEST_F(CudaNccl, TrainsAsOverP2p) {
   for (int n = 2; n <= std::min(3, most_ranks()); ++n) {
     const std::vector<double> in_order = trained("p2p", n, true);
     EXPECT_EQ(in_order.size(), size_t(ringtape::test::kWeightsOfSteps));
-    EXPECT_TRUE(trained("nccl", n, true) == in_order) << n << " ranks";
+    for (const bool graph : {false, true})
+      EXPECT_TRUE(trained("nccl", n, true, graph) == in_order) << n << " ranks" << (graph ? ", with a graph" : "");
     const std::vector<double> any_order = trained("nccl", n, false);
     ASSERT_EQ(any_order.size(), in_order.size());
     for (size_t i = 0; i < in_order.size(); ++i) ASSERT_NEAR(any_order[i], in_order[i], 1e-5) << "at " << i;

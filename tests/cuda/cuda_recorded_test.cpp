@@ -5,6 +5,7 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "core/cuda/graph.h"
+#include "core/recording.h"
 #include "core/runtime.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
@@ -172,6 +173,38 @@ TEST_F(Recorded, WorkOfOtherThreadsIsDoneAtOnce) {
   for (int i = 0; i < 2; ++i) graph.launch();
   EXPECT_EQ(values(x), std::vector<double>(9, 1 + 10 + 20));
   EXPECT_EQ(values(kept), std::vector<double>(9, 7));
+}
+
+TEST_F(Recorded, CallsAreMadeBetweenTheWorkBeforeAndAfter) {
+  const Tensor x = full({3}, 1, DType::f32, kCuda), y = zeros({3}, DType::f32, kCuda);
+  std::vector<double> seen;
+  at_each_launch([&] { seen.push_back(-1); });  // nothing is recorded: at once
+  cuda::Graph graph(0, [&] {
+    at_each_launch([&] { seen.push_back(0); });
+    copy(y, x * 2);
+    at_each_launch([&] { seen.push_back(values(y)[0]); });
+    at_each_launch([&] { copy(x, y + 5); });
+    copy(y, x + y);
+    at_each_launch([&] { seen.push_back(values(y)[0]); });
+  });
+  EXPECT_EQ(seen, std::vector<double>{-1});
+  for (int i = 0; i < 2; ++i) graph.launch();
+  EXPECT_EQ(seen, (std::vector<double>{-1, 0, 2, 9, 0, 14, 33}));
+}
+
+TEST_F(Recorded, AFailedCallEndsTheLaunch) {
+  const Tensor x = full({3}, 1, DType::f32, kCuda);
+  bool fails = true;
+  cuda::Graph graph(0, [&] {
+    copy(x, x * 2);
+    at_each_launch([&] { RT_CHECK_AS(CommError, !fails, "no more"); });
+    copy(x, x * 10);
+  });
+  EXPECT_EQ(test::message_of<CommError>([&] { graph.launch(); }), "no more");
+  EXPECT_EQ(values(x), std::vector<double>(3, 2));
+  fails = false;
+  graph.launch();
+  EXPECT_EQ(values(x), std::vector<double>(3, 40));
 }
 
 TEST_F(Recorded, WorkOfAnotherDeviceIsDoneAtOnce) {

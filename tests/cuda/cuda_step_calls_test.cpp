@@ -97,7 +97,8 @@ TEST_P(StepCalls, AreFewWhereAGraphRepeatsThem) {
   EXPECT_EQ(calls["cudaGraphLaunch"], 1);
 }
 
-TEST(StepCallsOfRanks, AreNotMoreThanTheyWere) {
+// Those of a process alone, a launch more and, between the two, what sums the gradients.
+TEST(StepCallsOfRanks, AreFewWhereGraphsRepeatThem) {
   RT_NEEDS_CUDA();
   const std::string cause = comm::test::run_threads(2, 1, comm::Seconds(120), [](comm::Context context) {
     const Device device{DeviceType::cuda, context.rank % runtime(test::kCuda).device_count()};
@@ -107,7 +108,10 @@ TEST(StepCallsOfRanks, AreNotMoreThanTheyWere) {
     train(o, group);
   });
   EXPECT_EQ(cause, "");
-  EXPECT_LE(calls_of_a_step("ddp of 2 ranks", 2)["all"], 80) << "nothing is recorded";
+  auto calls = calls_of_a_step("ddp of 2 ranks", 2);
+  EXPECT_LE(calls["all"], 34);
+  EXPECT_LT(calls["cudaGraphLaunch"], 3);  // 2, but one rank may be a step ahead
+  EXPECT_EQ(calls["cudaMallocFromPoolAsync"], 0);
 }
 
 #endif

@@ -4,10 +4,13 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "comm/process_group.h"
+#include "comm/transport/gpu.h"
 #include "core/log.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/settings.h"
 #include "tests/support/support.h"
+#include "tests/support/thread_ranks.h"
 #include "train/settings/run_setup.h"
 
 namespace ringtape {
@@ -35,10 +38,10 @@ uint64_t calls_of([[maybe_unused]] const char* name) {
 #endif
 }
 
-Ran train(TrainOptions o, bool graph, const Kept* from = nullptr) {
+Ran train(TrainOptions o, bool graph, const Kept* from = nullptr, comm::ProcessGroup& group = comm::alone()) {
   o.execution.no_graph = !graph;
   RunSetup task(resolve(o));
-  Trainer trainer = make_trainer(task);
+  Trainer trainer = make_trainer(task, group);
   const auto each = [&trainer](const auto& f) {
     for (const TensorFile& file : trainer.files())
       for (const FileTensor& t : file.tensors) f(concat(file.name, ' ', t.name), t);
@@ -282,10 +285,9 @@ std::vector<std::string> names() {
 class StepGraphsOf : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(All, StepGraphsOf, testing::ValuesIn(names()), [](const auto& info) { return info.param; });
 
-TEST_P(StepGraphsOf, AMethod) {
-  RT_NEEDS_CUDA();
+TrainOptions pretraining(const std::string& method) {
   TrainOptions o = small("sgd");
-  o.method.name = GetParam(), o.model.name = "mlp";
+  o.method.name = method, o.model.name = "mlp";
   test::set(o, {{"hidden", "8"},
                 {"projection-hidden", "12"},
                 {"projection-dim", "6"},
@@ -296,8 +298,43 @@ TEST_P(StepGraphsOf, AMethod) {
                 {"bn-splits", "4"},
                 {"momentum-encoder-end", "1"}});
   o.evaluation.knn.k = 5;
+  return o;
+}
+
+TEST_P(StepGraphsOf, AMethod) {
+  RT_NEEDS_CUDA();
+  const TrainOptions o = pretraining(GetParam());
   const bool freezes = GetParam() == "swav";  // in the first epoch
   expect_graph_trains_as_without(o, freezes ? 4 + 4 : kLaunches, freezes ? 2 : 1);
+}
+
+// Ranks send embeddings, statistics and rows to each other, too.
+TEST_P(StepGraphsOf, AMethodOfTwoRanks) {
+  RT_NEEDS_CUDA();
+  Ran ran[2];
+  const auto all_launches = [] { return calls_of("cudaGraphLaunch"); };
+  uint64_t launches[] = {all_launches(), 0, 0};
+  for (const bool graph : {false, true}) {
+    const std::string cause = comm::test::run_threads(2, 1, comm::Seconds(120), [&](const comm::Context& context) {
+      const Device device{DeviceType::cuda, context.rank % runtime(kCuda).device_count()};
+      comm::ProcessGroup group(comm::p2p_transport(context, device));
+      TrainOptions o = pretraining(GetParam());
+      o.execution.device = device.str(), o.parallel.strategy.name = "ddp";
+      test::set(o, {{"bn-splits", "1"}});
+      Ran own = train(o, graph, nullptr, group);
+      if (group.rank() == 0) ran[graph] = std::move(own);
+    });
+    ASSERT_EQ(cause, "");
+    launches[graph + 1] = all_launches();
+  }
+  EXPECT_EQ(ran[0].figures, ran[1].figures);
+  ASSERT_EQ(ran[0].saved.size(), ran[1].saved.size());
+  for (size_t i = 0; i < ran[0].saved.size(); ++i) expect_same(ran[0].saved[i], ran[1].saved[i]);
+#if defined(RINGTAPE_EMULATION_BUILD)
+  EXPECT_EQ(launches[1], launches[0]);
+  if (GetParam() == "moco") EXPECT_EQ(launches[2], launches[1]) << "the host orders its rows";
+  else EXPECT_GE(launches[2] - launches[1], 2u * 2 * 8);
+#endif
 }
 
 // Its rows are in an order that the host makes for each number of rows.

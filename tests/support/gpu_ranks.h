@@ -15,9 +15,9 @@ namespace ringtape::test {
 
 inline constexpr int64_t kWeightsOfSteps = 20 * 90 + 90 + 90 * 5 + 5;
 
-// Three steps of ddp of a small network on the group's device: its weights. deterministic: sums are in the order of the
-// ranks.
-inline std::vector<double> weights_after_steps(comm::ProcessGroup& group, bool deterministic) {
+// Five steps of ddp of a small network on the group's device: its weights. deterministic: sums are in the order of the
+// ranks. graph: the last ones are repeated.
+inline std::vector<double> weights_after_steps(comm::ProcessGroup& group, bool deterministic, bool graph = false) {
   const Device device = group.transport().device();
   manual_seed(3);
   nn::Sequential model;
@@ -26,7 +26,8 @@ inline std::vector<double> weights_after_steps(comm::ProcessGroup& group, bool d
   TrainOptions o;
   o.execution.deterministic = deterministic, o.parallel.strategy.name = "ddp";
   Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
-  for (int i = 0; i < 3; ++i) {
+  if (graph) step.record_steps();
+  for (int i = 0; i < 5; ++i) {
     manual_seed(uint64_t(10 * i + group.rank()));
     const Tensor y = from_host(std::vector<int64_t>{i, 1, 2}, {3}, device);
     step.run(to(randn({3, 20}), device), y, 0.01, {}, {3 * group.size()});

@@ -143,10 +143,10 @@ Step::Result Step::gradients(const Tensors& images, const Labels& y, GlobalBatch
 void Step::record_steps() {
   const bool each_kernel = env::sync() || env::find_nan();
   const Device device = placement_->parameters().device();
-  if (placement_->reducer() || each_kernel || !optimizer_->repeats() || !optimizer_->uses_factor() ||
+  if (each_kernel || !placement_->repeats() || !optimizer_->repeats() || !optimizer_->uses_factor() ||
       !runtime(device).record)
     return;
-  graph_ = std::make_unique<StepGraph>(model_, *optimizer_, device);
+  graph_ = std::make_unique<StepGraph>(model_, *optimizer_, *placement_);
 }
 
 Step::Result Step::run(const Tensors& images, const Labels& y, double lr, const std::function<void(StepPhase)>& ended,
@@ -154,7 +154,7 @@ Step::Result Step::run(const Tensors& images, const Labels& y, double lr, const 
   if (graph_ && global.apart) graph_->forget();
   if (!graph_ || global.apart || global.counts) return compute(images, y, lr, ended, global);
   bool repeated = true;
-  const Result out = graph_->run(images, y, lr, [&](const Tensors& x, const Labels& labels) {
+  const Result out = graph_->run(images, y, lr, global, [&](const Tensors& x, const Labels& labels) {
     repeated = false;
     return compute(x, labels, lr, ended, global);
   });

@@ -52,9 +52,9 @@ class Step {
   // Parameters whose names begin with `prefix` learn at rate `lr`, whatever rate run() gets.
   void fix_lr(const std::string& prefix, double lr);
 
-  // From now on, a process alone records steps that do the same work, and repeats them with one launch, if it has one
-  // GPU (train/loop/step_graph.h): call it if their work depends only on shapes and on Module::form(). No effect on a
-  // CPU, with other ranks, and for optimizers that cannot be repeated.
+  // From now on, steps that do the same work are recorded and repeated with a few launches, if this process has one GPU
+  // (train/loop/step_graph.h): call it if their work depends only on shapes and on Module::form(). No effect on a CPU,
+  // and for placements and optimizers that cannot be repeated.
   void record_steps();
 
   // From the next step on. Throws UsageError if the optimizer has no momentum.

@@ -23,6 +23,13 @@ struct StepGraph::Recorded {
   std::shared_ptr<RecordedWork> work;  // first to go: it waits for what it has launched
 };
 
+// What a step changes on the host, besides the model's buffers.
+struct StepGraph::HostState {
+  RandomState random;
+  int64_t steps;
+  std::vector<int64_t> own_steps;
+};
+
 namespace {
 
 struct AllModules : nn::Visitor {
@@ -50,9 +57,9 @@ Tensors values_of(const std::vector<Tensor*>& tensors) {
 
 }  // namespace
 
-StepGraph::StepGraph(nn::Module& model, Optimizer& optimizer, Device device)
-    : optimizer_(optimizer), device_(device), buffers_(pointers(nn::named_buffers(model))),
-      tensors_(pointers(nn::all_parameters(model))) {
+StepGraph::StepGraph(nn::Module& model, Optimizer& optimizer, const Placement& placement)
+    : optimizer_(optimizer), placement_(placement), device_(placement.parameters().device()),
+      buffers_(pointers(nn::named_buffers(model))), tensors_(pointers(nn::all_parameters(model))) {
   tensors_.insert(tensors_.end(), buffers_.begin(), buffers_.end());
   AllModules visitor;
   visitor.child("", model);
@@ -66,8 +73,9 @@ void StepGraph::forget() {
   last_ = {}, in_a_row_ = 0;
 }
 
-StepGraph::Form StepGraph::form_of(const Tensors& images, const Labels& labels) const {
-  Form out = {labels.size(), labels.scale.defined()};
+StepGraph::Form StepGraph::form_of(const Tensors& images, const Labels& labels, const GlobalBatch& global) const {
+  Form out = {labels.size(), labels.scale.defined(), global.samples};
+  for (const double asked : global.riders) out.push_back(int64_t(asked));
   if (labels.size() == 0 || labels.other.defined()) return {};  // mixed: their shares differ from step to step
   constexpr uintptr_t kAligned = 256;  // as the graph's images: products of others may have other bits
   for (const Tensor& x : images) {
@@ -83,9 +91,10 @@ StepGraph::Form StepGraph::form_of(const Tensors& images, const Labels& labels) 
   return out;
 }
 
-Step::Result StepGraph::run(const Tensors& images, const Labels& labels, double lr, const Work& work) {
+Step::Result StepGraph::run(const Tensors& images, const Labels& labels, double lr, const GlobalBatch& global,
+                            const Work& work) {
   constexpr int kFirst = 2;  // steps in which all is made that is made on first use
-  Form form = form_of(images, labels);
+  Form form = form_of(images, labels, global);
   in_a_row_ = form == last_ ? in_a_row_ + 1 : 1;
   last_ = std::move(form);
   if (fits(last_)) return repeat(images, labels, lr);
@@ -113,6 +122,26 @@ Step::Result StepGraph::in_place(const Tensors& images, const Labels& labels, co
   return out;
 }
 
+StepGraph::HostState StepGraph::host_state() const {
+  return {default_generator().state(), optimizer_.steps(), optimizer_.own_steps()};
+}
+
+void StepGraph::put_back(const HostState& before) const {
+  default_generator().set_state(before.random);
+  optimizer_.set_steps(before.steps, before.own_steps);
+}
+
+// Other ranks may fail before the weights are updated: then it is as if the step had not begun.
+Step::Result StepGraph::launch(const HostState& before) const {
+  try {
+    recorded_->work->launch();
+  } catch (...) {
+    put_back(before);
+    throw;
+  }
+  return recorded_->result;
+}
+
 Step::Result StepGraph::record(const Tensors& images, const Labels& labels, const Work& work) {
   const Runtime& gpu = runtime(device_);
   recorded_.reset();
@@ -122,14 +151,13 @@ Step::Result StepGraph::record(const Tensors& images, const Labels& labels, cons
   next->images = clones(images), next->labels.y = clones({labels.y})[0];
   if (labels.scale.defined()) next->labels.scale = clones({labels.scale})[0];
   Generator& generator = default_generator();
-  const RandomState random = next->random = generator.state();
+  const HostState before = host_state();
+  const RandomState random = next->random = before.random;
   const Tensors buffers = values_of(buffers_);
-  const int64_t steps = optimizer_.steps();
-  const std::vector<int64_t> own_steps = optimizer_.own_steps();
   const auto refuse = [&](const Error& why) {
-    generator.set_state(random);
+    put_back(before);
     for (size_t i = 0; i < buffers.size(); ++i) *buffers_[i] = buffers[i];
-    optimizer_.set_steps(steps, own_steps);
+    placement_.give_up();
     refused_ = last_;
     log_warn("steps are not recorded as a graph, and slower: ", why.what());
     return work(images, labels);
@@ -146,8 +174,7 @@ Step::Result StepGraph::record(const Tensors& images, const Labels& labels, cons
   generator.set_state({random.seed, random.stream, random.counter + next->drawn});
   next->reached = optimizer_.reached(), next->missed = optimizer_.missed_steps();
   recorded_ = std::move(next);
-  recorded_->work->launch();
-  return recorded_->result;
+  return launch(before);
 }
 
 Step::Result StepGraph::repeat(const Tensors& images, const Labels& labels, double lr) {
@@ -155,12 +182,11 @@ Step::Result StepGraph::repeat(const Tensors& images, const Labels& labels, doub
   copy_all(all.images, images);
   copy(all.labels.y, labels.y);
   if (labels.scale.defined()) copy(all.labels.scale, labels.scale);
+  const HostState before = host_state();
   optimizer_.repeat(lr, all.reached);
-  Generator& generator = default_generator();
-  all.random = generator.state();
-  generator.set_state({all.random.seed, all.random.stream, all.random.counter + all.drawn});
-  all.work->launch();
-  return all.result;
+  all.random = before.random;
+  default_generator().set_state({all.random.seed, all.random.stream, all.random.counter + all.drawn});
+  return launch(before);
 }
 
 }  // namespace ringtape

@@ -18,6 +18,7 @@ static int64_t buffer_elements(nn::Module& model) {
 Placement::Placement(const PlacementInputs& in, bool common)
     : model_(in.model), group_(in.group.split(0, in.group.rank())), precision_(in.precision),
       shares_(in.parallel.shares),
+      sends_gradients_alone_(in.group.size() == 1 || in.parallel.entry().make == place_all),
       parameters_(
           in.model,
           [&](int64_t size, int64_t parameters, DType dtype, Device device) {
@@ -78,6 +79,10 @@ void Placement::arm(const Tensor& loss, const comm::Reducer::Step& part) const {
 
 void Placement::finish() const {
   if (reducer_) reducer_->finish();
+}
+
+void Placement::give_up() const {
+  if (reducer_) reducer_->give_up();
 }
 
 Placement::Squares Placement::squares(bool of_gradients, bool) const {

@@ -56,6 +56,11 @@ class Placement {
   virtual Squares squares(bool of_gradients, bool of_values) const;
   virtual void update(const std::function<void()>& f);  // f changes own values, and what follows them
 
+  // Whether steps that do the same work can be recorded as a graph (train/loop/step_graph.h): those that send gradients
+  // alone.
+  bool repeats() const { return sends_gradients_alone_ && (!reducer_ || reducer_->repeats()); }
+  void give_up() const;  // instead of finish(): the recording of a step was given up
+
   // f writes weights, where they are: all of them, or those of the rank that writes for others.
   virtual void write_weights(const std::function<void()>& f) const { f(); }
   virtual Tensor value_squares() const { return parameters_.value_squares(); }  // of the values of all ranks
@@ -94,6 +99,7 @@ class Placement {
   std::unique_ptr<comm::Reducer> make_reducer(const PlacementInputs& in) const;
 
   const int64_t shares_;
+  const bool sends_gradients_alone_;
   Tensor memory_;  // gradients, after the reducer's control words
 
  protected:
