@@ -16,6 +16,10 @@ constexpr int64_t kPixels = 8 * kTileRows, kDepth = 640;
 // Rows of a as far apart share so few sets of the L1 cache that patches are written instead.
 constexpr int64_t kConflictingStride = 2048;
 
+// With fewer elements of the window in a row of the image, patches cost more than a copy of the image with its margins,
+// in which the windows of a row of outputs overlap.
+constexpr int64_t kShortRun = 32;
+
 // One group.
 template <class T, class O> class PreparedTaps {
  public:
@@ -31,22 +35,27 @@ template <class T, class O> class PreparedTaps {
         y_(call.y.as<T>()), first_(group * z_.kg),
         in_place_(std::is_same_v<T, O> && patches_.in_place() && depth_ % Panels::kAdjacent == 0 &&
                   z_.c * int64_t(sizeof(T)) % kConflictingStride != 0),
-        block_depth_(round_up(ceil_div(depth_, ceil_div(depth_, kDepth)), kLanes<O>)) {
+        in_image_(std::is_same_v<O, float> && z_.groups == 1 && call.conv.window.dilation_w == 1 &&
+                  z_.s * z_.c <= kShortRun),
+        block_depth_(in_image_ ? depth_ : round_up(ceil_div(depth_, ceil_div(depth_, kDepth)), kLanes<O>)) {
     const int64_t team = parts_for(threads());
-    by_panel_ = pixels_ < team * kFewTiles * kTileRows && panels_ > 1;
-    block_pixels_ =
-        std::clamp(round_up(ceil_div(pixels_, by_panel_ ? 1 : team), kTileRows), int64_t{kTileRows}, kPixels);
+    by_panel_ = !in_image_ && pixels_ < team * kFewTiles * kTileRows && panels_ > 1;
+    block_pixels_ = in_image_ ? std::max<int64_t>(z_.wo, 1)
+                              : std::clamp(round_up(ceil_div(pixels_, by_panel_ ? 1 : team), kTileRows),
+                                           int64_t{kTileRows}, kPixels);
   }
 
   void run() const {
     const int64_t blocks = ceil_div(pixels_, block_pixels_), parts = parts_for(by_panel_ ? panels_ : blocks);
-    const Scratch<O> patches(patch_size() * parts, Device{});
+    const Scratch<O> inputs(in_image_ ? z_.n * padded_h() * padded_row() : patch_size() * parts, Device{});
     const Scratch<C> sums(stage_size() * parts, Device{});
+    if (in_image_) pad(inputs.data());
     parallel_parts(by_panel_ ? panels_ : blocks, [&](int64_t part, Range own) {
       const Range panels = by_panel_ ? own : Range{0, panels_};
+      O* const input = inputs.data() + (in_image_ ? 0 : part * patch_size());
       for (int64_t b = by_panel_ ? 0 : own.begin; b < (by_panel_ ? blocks : own.end); ++b)
-        run_block({b * block_pixels_, std::min((b + 1) * block_pixels_, pixels_)}, panels,
-                  patches.data() + part * patch_size(), sums.data() + part * stage_size());
+        run_block({b * block_pixels_, std::min((b + 1) * block_pixels_, pixels_)}, panels, input,
+                  sums.data() + part * stage_size());
     });
   }
 
@@ -61,7 +70,26 @@ template <class T, class O> class PreparedTaps {
   int64_t patch_size() const { return in_place_ ? 0 : round_up(block_pixels_ * patch_stride(), kLanes<O>); }
   int64_t stage_size() const { return kStaged ? block_pixels_ * panels_ * kWidth : 0; }
 
-  void run_block(Range pixels, Range panels, O* patches, C* stage) const {
+  // Images with zeros around them.
+  int64_t padded_h() const { return z_.h + 2 * axes_.rows.pad(); }
+  int64_t padded_row() const { return (z_.w + 2 * axes_.cols.pad()) * z_.c; }
+  void pad(O* to) const {
+    const int64_t row = padded_row(), margin = axes_.cols.pad() * z_.c, top = axes_.rows.pad();
+    if constexpr (std::is_same_v<O, C>)
+      parallel_for(z_.n * padded_h(), 64, [&](int64_t begin, int64_t end) {
+        for (int64_t q = begin; q < end; ++q) {
+          const int64_t n = q / padded_h(), i = q % padded_h() - top;
+          const bool inside = i >= 0 && i < z_.h;
+          O* out = to + q * row;
+          fill_zero(out, inside ? margin : row);
+          if (!inside) continue;
+          copy_converted(in_ + (n * z_.h + i) * z_.w * z_.c, z_.w * z_.c, out + margin);
+          fill_zero(out + row - margin, margin);
+        }
+      });
+  }
+
+  void run_block(Range pixels, Range panels, O* input, C* stage) const {
     PanelProduct<O> t{};
     const int64_t column = panels.begin * kWidth, to = pixels.begin * z_.k + first_ + column;
     t.m = pixels.size(), t.n = std::min(z_.kg, panels.end * kWidth) - column;
@@ -72,8 +100,7 @@ template <class T, class O> class PreparedTaps {
     else t.c = y_ + to;
     for (int64_t d = 0; d < depth_; d += block_depth_) {
       const Range depths{d, std::min(d + block_depth_, depth_)};
-      t.k = round_up(depths.size(), Panels::kAdjacent);
-      read_input(pixels, depths, patches, t);
+      read_input(pixels, depths, input, t);
       t.b = weights_ + panels.begin * panel_stride_ + d * kWidth;
       t.add = d ? t.c : nullptr, t.add_stride = t.c_stride;
       if constexpr (!kStaged) {
@@ -86,16 +113,23 @@ template <class T, class O> class PreparedTaps {
     if constexpr (kStaged) write_out(pixels, column, t, stage);
   }
 
-  void read_input(Range pixels, Range depths, O* patches, PanelProduct<O>& t) const {
+  void read_input(Range pixels, Range depths, O* input, PanelProduct<O>& t) const {
+    t.k = round_up(depths.size(), Panels::kAdjacent);
+    if (in_image_) {  // all of the depth
+      const int64_t line = pixels.begin / z_.wo, n = line / z_.ho, i = line % z_.ho;
+      t.k = z_.s * z_.c, t.runs = z_.r, t.run_step = axes_.rows.tap_step * padded_row();
+      t.a = input + (n * padded_h() + i * axes_.rows.in_step) * padded_row(), t.a_stride = axes_.cols.in_step * z_.c;
+      return;
+    }
     if constexpr (std::is_same_v<T, O>)
       if (in_place_) {
         t.a = in_ + pixels.begin * z_.c + depths.begin, t.a_stride = z_.c, t.fetch = true;
         return;
       }
-    t.a = patches, t.a_stride = patch_stride();
-    patches_.write(pixels, depths, patches, t.a_stride);
+    t.a = input, t.a_stride = patch_stride();
+    patches_.write(pixels, depths, input, t.a_stride);
     if (t.k > depths.size())
-      for (int64_t i = 0; i < t.m; ++i) patches[i * t.a_stride + t.k - 1] = O(0.f);
+      for (int64_t i = 0; i < t.m; ++i) input[i * t.a_stride + t.k - 1] = O(0.f);
   }
 
   void write_out(Range pixels, int64_t column, const PanelProduct<O>& t, const C* stage) const {
@@ -115,7 +149,7 @@ template <class T, class O> class PreparedTaps {
   const T* in_;
   T* y_;
   int64_t first_;
-  bool in_place_;
+  bool in_place_, in_image_;
   int64_t block_depth_, block_pixels_;
   bool by_panel_;
 };

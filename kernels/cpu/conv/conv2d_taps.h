@@ -18,6 +18,7 @@ struct Axis {
   int64_t places, out_first, out_step;
   int64_t in_first, in_step, taps, tap_step;
   int64_t kernel_first, kernel_step;
+  int64_t pad() const { return -in_first; }  // forward
 };
 
 inline Axis forward_axis(int64_t places, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {

@@ -28,9 +28,11 @@ template <class T, class Operand, class Rows, class Cols> class PreparedWinograd
       : finish_(call), u_(call.conv.w.data<O>()), x_(call.x.as<T>()), y_(call.y.as<T>()),
         z_(sizes_of(call.conv, call.x.dims[0])), pad_h_(call.conv.window.pad_h),
         pad_w_(call.conv.window.pad_w), tiles_{z_.n, z_.ho, z_.wo, Rows::out, Cols::out},
-        depth_(round_up(z_.c, kLanes<float>)), panels_(ceil_div(z_.k, kWidth)) {
-    const int64_t team = parts_for(threads()),
-                  most = std::max<int64_t>(kBlockBytes / (kPoints * depth_ * int64_t(sizeof(O))), 1);
+        depth_(round_up(z_.c, kLanes<float>)), panels_(ceil_div(z_.k, kWidth)),
+        width_(std::min(kWidth, round_up(z_.k, kLanes<float>))) {
+    const int64_t team = parts_for(threads()), weights = panels_ * panel_size(z_.c) * int64_t(sizeof(O)),
+                  tile = kPoints * (depth_ * int64_t(sizeof(O)) + width_ * int64_t(sizeof(float))),
+                  most = std::max<int64_t>(std::clamp(weights / 4, kBlockBytes, kMostBytes) / tile, 1);
     by_panel_ = team > 1 && panels_ > 1 && tiles_.count() < team * kFewTiles;
     blocks_ = std::max(ceil_div(tiles_.count(), most), by_panel_ ? 1 : std::min(team, tiles_.count()));
     block_ = ceil_div(tiles_.count(), std::max<int64_t>(blocks_, 1));
@@ -66,13 +68,14 @@ template <class T, class Operand, class Rows, class Cols> class PreparedWinograd
  private:
   static constexpr int kPoints = Panels::kPoints;
   static constexpr int64_t kWidth = Panels::kWidth, kPad = Panels::kPad;
-  static constexpr int64_t kBlockBytes = 400 << 10;    // of V, in the L2 cache
+  // V and M of a block stay in the L2 cache, unless the weights are far larger: they are read once per block.
+  static constexpr int64_t kBlockBytes = 512 << 10, kMostBytes = 4 << 20;
   static constexpr int64_t kFewTiles = 2 * kTileRows;  // of a thread: fewer, and threads divide the weights instead
 
   static int64_t panel_size(int64_t c) { return kPoints * Panels::stride(round_up(c, kLanes<float>)); }
   // Strides between points, padded so that the points do not share a few sets of the L1 cache.
   int64_t v_stride() const { return block_ * depth_ + kPad; }
-  int64_t m_stride() const { return block_ * kWidth + kLanes<float>; }
+  int64_t m_stride() const { return block_ * width_ + kLanes<float>; }
 
   // What loops read is copied: stores to V, M or y could change members.
   void transform_input(const TiledImages<T>& images, Range tiles, O* v) const {
@@ -92,7 +95,7 @@ template <class T, class Operand, class Rows, class Cols> class PreparedWinograd
     t.m = tiles.size(), t.k = round_up(z_.c, Operand::adjacent);
     t.a_stride = depth_, t.along_k = true;
     t.b_step = kWidth;
-    t.c_stride = kWidth;
+    t.c_stride = width_;
     for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
       t.n = std::min(kWidth, round_up(z_.k - panel * kWidth, kLanes<float>));
       for (int point = 0; point < kPoints; ++point) {
@@ -107,8 +110,8 @@ template <class T, class Operand, class Rows, class Cols> class PreparedWinograd
 
   void write_out(Range block, int64_t panel, const float* m) const {
     constexpr int lanes = kLanes<float>;
-    for (int64_t tile = block.begin; tile < block.end; ++tile, m += kWidth)
-      for (int64_t v = 0; v < kWidth / lanes; ++v)
+    for (int64_t tile = block.begin; tile < block.end; ++tile, m += width_)
+      for (int64_t v = 0; v < width_ / lanes; ++v)
         if (const int64_t column = panel * kWidth + v * lanes; column < z_.k)
           write_tile(tiles_[tile], column, m + v * lanes);
   }
@@ -143,7 +146,7 @@ template <class T, class Operand, class Rows, class Cols> class PreparedWinograd
   ConvSizes z_;
   int64_t pad_h_, pad_w_;
   TileGrid tiles_;
-  int64_t depth_, panels_;
+  int64_t depth_, panels_, width_;  // of V, and of M
   bool by_panel_;
   int64_t blocks_, block_;  // of so many tiles at most
 };

@@ -41,6 +41,11 @@ template <int h, int w, class T> struct TileElements {
   int64_t channels;
 
   TileElements(const TiledImages<T>& x, int64_t image, int64_t top, int64_t left) : channels(x.c) {
+    if (top >= 0 && left >= 0 && top + h <= x.h && left + w <= x.w) {
+      const T* first = x.data + ((image * x.h + top) * x.w + left) * x.c;
+      for (int i = 0; i < h * w; ++i) at[i] = first + (i / w * x.w + i % w) * x.c;
+      return;
+    }
     for (int i = 0; i < h; ++i)
       for (int j = 0; j < w; ++j) {
         const int64_t row = top + i, col = left + j;

@@ -22,6 +22,7 @@ template <class T> void multiply_panels(const PanelProduct<T>& x) {
       t.c = x.c + rows.begin * x.c_stride + j, t.c_stride = x.c_stride;
       t.cols = std::min<int64_t>(x.n - j, kTileCols<T>);
       t.residual = x.residual ? x.residual + rows.begin * x.c_stride + j : nullptr, t.relu = x.relu;
+      t.runs = x.runs, t.run_step = x.run_step;
       run_tile(rows.size(), x.along_k, t);
     }
 }

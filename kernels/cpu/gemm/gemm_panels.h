@@ -23,8 +23,9 @@ template <class T> struct PanelProduct {
   int64_t add_stride;
   compute_t<T>* c;
   int64_t c_stride;
-  const compute_t<T>* residual;  // as TileArgs; not of bf16
+  const compute_t<T>* residual;  // these as TileArgs; not of bf16
   bool relu;
+  int64_t runs = 1, run_step = 0;
   bool fetch;  // whether a, along k, comes from memory: its next rows are prefetched while the first panel is used
 };
 

@@ -57,6 +57,11 @@ template <class T, int rows, int vectors> struct Tile {
     for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v) __builtin_prefetch(t.c + r * t.c_stride + v * kLanes<T>, 1);
+    if (t.residual)
+#pragma GCC unroll 16
+      for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; ++v) __builtin_prefetch(t.residual + r * t.c_stride + v * kLanes<T>);
   }
 
  private:
@@ -80,10 +85,11 @@ template <class T, int rows, int vectors> struct Tile {
 };
 
 template <class T, int rows, int vectors, bool along_k> void tile_of(const TileArgs<T>& args) {
-  const TileArgs<T> t = args;  // a copy, which stores to c cannot alias
+  TileArgs<T> t = args;  // a copy, which stores to c cannot alias
   Tile<T, rows, vectors> tile;
-  if (t.k > 64) tile.prefetch(t);
-  if constexpr (along_k) tile.multiply_along_k(t);
+  if (t.k > 64 || t.residual) tile.prefetch(t);
+  if constexpr (along_k)
+    for (int64_t run = 0; run < t.runs; ++run, t.a += t.run_step, t.b += t.k * t.b_step) tile.multiply_along_k(t);
   else tile.multiply(t);
   if (t.cols == vectors * kLanes<T>) tile.template finish<true>(t);
   else tile.template finish<false>(t);

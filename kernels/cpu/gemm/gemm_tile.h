@@ -14,7 +14,8 @@ template <class T> inline constexpr int kTileCols = kTileVectors* kLanes<T>;
 // c = a b + add for one tile. Element (p, j) of b is b[p * b_step + j]; element (r, p) of a is a[p * a_stride + r], or
 // a[r * a_stride + p] for a tile along k. b has whole vectors; c and add have `cols` columns. A null add stands for
 // zeros; it may be c itself. A residual, with c's strides, is added if it is not null; then `relu` replaces negative
-// sums by 0.
+// sums by 0. Along k, a may consist of several runs of k elements, run_step apart, while b goes on from one to the
+// next.
 template <class T> struct TileArgs {
   int64_t k;
   const T* a;
@@ -28,6 +29,7 @@ template <class T> struct TileArgs {
   int64_t cols;
   const T* residual = nullptr;
   bool relu = false;
+  int64_t runs = 1, run_step = 0;
 };
 
 // The tile of that many rows, and of one or two vectors. All tiles are compiled once, in gemm_tile.cpp.
