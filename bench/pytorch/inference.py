@@ -3,6 +3,7 @@
 
     bench/pytorch/inference.py [--binary build/cpu/ringtape] [--networks resnet18-16@32 resnet18-64@32 resnet18@224
                                resnet50@224] [--batch-size 1 8 64] [--threads 1 2] [--precision f32|bf16] [--rounds 3]
+                               [--peers onnx torch compiled]
 
 NAME-WIDTH@PIXELS. Each has random weights, as a file that `ringtape export` writes from PyTorch's; ONNX Runtime runs
 our own export with all its optimisations, PyTorch is eager in channels_last and compiled, in inference mode; in bf16
@@ -132,9 +133,9 @@ def compare(args, name, width, pixels):
         for batch in args.batch_size:
             for threads in args.threads:
                 common = [folder, name, str(width), str(pixels), str(batch), str(threads), args.precision]
-                ways = {way: [*us, "--peer", way, *common] for way in ["onnx", "torch", "compiled"]}
+                ways = {way: [*us, "--peer", way, *common] for way in args.peers}
                 if args.precision == "bf16":
-                    del ways["onnx"]
+                    ways.pop("onnx", None)
                 ways["ringtape"] = [args.binary, "bench", "inference", f"{folder}/model.safetensors", "--batch-size",
                                     str(batch), "--threads", str(threads), "--precision", args.precision, "--json"]
                 runs = {way: [] for way in ways}
@@ -143,7 +144,7 @@ def compare(args, name, width, pixels):
                         runs[way].append(output_of(command))
                 half, most = ({way: 1e3 * statistics.median(r[key] for r in each) for way, each in runs.items()}
                               for key in ["p50_s", "p99_s"])
-                torch = min(half["torch"], half["compiled"])
+                torch = min((half[way] for way in ["torch", "compiled"] if way in half), default=float("nan"))
                 print(f"{name + (f'-{width}' if pixels < 112 else ''):>12} {pixels:6} {batch:5} {threads:7} "
                       + " ".join(f"{half[way]:8.2f} {most[way]:8.2f}" if way in half else f"{'-':>8} {'-':>8}"
                                  for way in ["ringtape", "onnx", "torch", "compiled"])
@@ -169,6 +170,8 @@ def main():
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peers", nargs="+", choices=["onnx", "torch", "compiled"],
+                        default=["onnx", "torch", "compiled"])
     parser.add_argument("--peer", nargs=8,
                         metavar=("WAY", "FOLDER", "NAME", "WIDTH", "PIXELS", "BATCH", "THREADS", "PRECISION"),
                         help="one measurement of another program alone")
