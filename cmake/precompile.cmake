@@ -10,8 +10,11 @@ set(RINGTAPE_PRECOMPILED_KERNELS
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND RINGTAPE_PRECOMPILED_KERNELS <immintrin.h>)
 endif()
-if(RINGTAPE_PRECOMPILE AND CCACHE)  # what ccache's manual asks for
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+if(RINGTAPE_PRECOMPILE AND CCACHE)
+  # What ccache's manual asks for; and paths in this build's folder count as relative ones, so that builds in other
+  # folders have the same objects.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+                                  CCACHE_BASEDIR=${CMAKE_BINARY_DIR} ${CCACHE})
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endif()
 
