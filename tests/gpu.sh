@@ -22,7 +22,8 @@ other than the generated one are looked for in RINGTAPE_DATA_DIR.
                         CUDA 13's libraries, of the toolkit or Python's wheels, cuDNN and NCCL, but no compiler:
                         python3 -m tarfile -e FILE . && ringtape-gpu/tests/gpu.sh
   --packed              the programs are packed ones; the unpacked script knows it by itself
-  --rehearse            with the programs of the preset cpu and an emulated GPU in place of CUDA's: tries this script
+  --rehearse            with the programs of the preset cpu and an emulated GPU in place of CUDA's: tries this script,
+                        with little work for each stage
   --parts LIST          of it, besides doctor: steps, pytorch, tests, sanitizers, benchmarks, trainings, methods, with
                         commas between them [all of these], and cpu: the tests that need no GPU; with what a command
                         may take limited, several share the work

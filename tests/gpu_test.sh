@@ -171,7 +171,8 @@ makes them, and a script unpacked with them runs them" "$status $said"
 
 # The emulated programs in place of CUDA's need no GPU.
 cp cmake.before bin/cmake
-CHECKED=_checked run --time-limit 200 --parts tests --rehearse
+CHECKED=_checked run --time-limit 200 --parts steps,tests --rehearse
+contain "its work is little" "--batch-size 16 --device cuda --json --model mlp" "$(cat report/stages.tsv)"
 expect "--rehearse" "passed cuda_kernels_test: 7 tests, 2 tests skipped|passed own cuda_conv_test" \
   "$(of_stage '(cuda_kernels|own cuda_conv)_test' | paste -sd '|')"
 contain "what the report says of them" "| programs | built here, emulated |" "$(cat report/report.md)"

@@ -9,7 +9,7 @@ ceilings() {
 }
 
 benchmark() { # NAME DTYPE FILTER
-  stage "$1" 60 "$build/bench/ops_bench" --device cuda --dtype "$2" "--benchmark_filter=$3" \
+  stage "$1" 60 "$build/bench/ops_bench" --device cuda --dtype "$2" "--benchmark_filter=$(sized "$3" '^relu/')" \
     --benchmark_min_time=0.02 "--benchmark_out=$out/logs/${1// /-}.json" --benchmark_out_format=json
 }
 
@@ -17,31 +17,32 @@ step() { # NAME PRECISION BATCH DEVICE FLAGS...
   local name=$1 dtype=$2 batch=$3 device=$4
   shift 4
   stage "step $name $dtype $batch $device" 40 "$build/ringtape" bench step --precision "$dtype" \
-    --batch-size "$batch" --device "$device" --json "$@"
+    --batch-size "$(sized "$batch" 16)" --device "$device" --json "$@"
 }
 resnet_step() { # PRECISION BATCH: as bench/pytorch/gpu_step.py measures it
-  step resnet18 "$1" "$2" cuda --model resnet18 --optimizer sgd --momentum 0.9 --weight-decay 5e-4
+  step resnet18 "$1" "$2" cuda --model "$(network)" --optimizer sgd --momentum 0.9 --weight-decay 5e-4
 }
 steps() {
   resnet_step bf16 512
   if $quick; then return; fi
   resnet_step bf16 128
   resnet_step bf16 2048
-  local batch
+  local batch small=()
+  if $rehearse; then small=(--model resnet18 --width 8 --pixels 8); fi
   # The same step in other ways: what the graph is worth, and our own kernels, one by one and fused.
   for batch in 128 512; do
     other_step nograph "$batch" --no-graph
     RINGTAPE_CUDNN=0 RINGTAPE_FUSED_CONV=0 other_step own "$batch"
     RINGTAPE_CUDNN=0 RINGTAPE_FUSED_CONV=1 other_step fused "$batch"
     stage "tune bf16 $batch" 60 env RINGTAPE_CONV_PLANS="$out/logs/plans" \
-      "$build/ringtape" bench tune --precision bf16 --batch-size "$batch"
+      "$build/ringtape" bench tune --precision bf16 --batch-size "$(sized "$batch" 2)" "${small[@]}"
     RINGTAPE_CONV_PLANS="$out/logs/plans" other_step tuned "$batch"
   done
 }
 other_step() { # NAME BATCH FLAGS...
   local name=$1 batch=$2
   shift 2
-  step "resnet18-$name" bf16 "$batch" cuda --model resnet18 --optimizer sgd --momentum 0.9 --weight-decay 5e-4 "$@"
+  step "resnet18-$name" bf16 "$batch" cuda --model "$(network)" --optimizer sgd --momentum 0.9 --weight-decay 5e-4 "$@"
 }
 
 # The same step in PyTorch, eager and compiled, which has libraries of its own.
@@ -125,7 +126,7 @@ benchmarks() {
   if $quick; then return; fi
   for batch in 128 512 2048; do resnet_step f32 $batch; done
   for method in simclr byol; do
-    for dtype in bf16 tf32; do step $method $dtype 512 cuda --method $method; done
+    for dtype in bf16 tf32; do step $method $dtype 512 cuda --method $method --model "$(network)"; done
   done
   for batch in 16 128 4096; do
     for device in cuda cpu; do step mlp f32 $batch $device --model mlp; done

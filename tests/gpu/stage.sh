@@ -13,6 +13,10 @@ begin_stages() {
   trap stop INT TERM
 }
 
+# The emulated GPU of a rehearsal is thousands of times slower: it has a smaller network, less work and longer limits.
+network() { if $rehearse; then echo mlp; else echo resnet18; fi; }
+sized() { if $rehearse; then echo "$2"; else echo "$1"; fi; } # NUMBER OF_A_REHEARSAL
+
 # record NAME RESULT SECONDS NOTE COMMAND, where RESULT is passed, failed, incomplete or skipped
 record() {
   (IFS=$'\t' && printf '%s\n' "$*") >>"$out/stages.tsv"
@@ -24,6 +28,7 @@ stage() {
   local name=$1 limit=$2 left=$((deadline - SECONDS)) began=$EPOCHREALTIME
   local log=$out/logs/${1// /-}.log status note='' result=failed
   shift 2
+  limit=$(sized "$limit" $((3 * limit)))
   ((limit <= left)) || limit=$left
   if ((limit < 5)); then
     record "$name" skipped 0 "no time left" "$*"

@@ -23,12 +23,12 @@ trainings() {
   data=$(images)
   # The first 50 steps on both devices, to compare the losses.
   for device in cuda cpu; do
-    ringtape train "curve resnet18 f32 $data $device" 120 --model resnet18 --data "$data" --device $device --overwrite \
-      --epochs 1 --batch-size 64 --limit-train-batches 50 --limit-eval-batches 1 --log-every 1 "${sgd[@]}" \
+    ringtape train "curve resnet18 f32 $data $device" 120 --model "$(network)" --data "$data" --device $device \
+      --overwrite --epochs 1 --batch-size 64 --limit-train-batches 50 --limit-eval-batches 1 --log-every 1 "${sgd[@]}" \
       --checkpoint-every 0
   done
   for precision in bf16 f32; do
-    ringtape train "train resnet18 $precision $data cuda" 150 --model resnet18 --data "$data" --device cuda \
+    ringtape train "train resnet18 $precision $data cuda" 150 --model "$(network)" --data "$data" --device cuda \
       --precision $precision --overwrite --epochs 3 --batch-size 128 --schedule cosine --crop-padding 4 --flip \
       "${sgd[@]}"
   done
@@ -44,7 +44,7 @@ trainings() {
 # Two epochs, and the second one resumed from the checkpoint after the first.
 resuming() { # DATA FLAGS...
   local data=$1 weights=exported/model.safetensors
-  local flags=(--model resnet18 --data "$1" --device cuda --batch-size 128 --limit-train-batches 40
+  local flags=(--model "$(network)" --data "$1" --device cuda --batch-size 128 --limit-train-batches 40
     --limit-eval-batches 2 --deterministic)
   shift
   ringtape train "resume at once" 60 "${flags[@]}" "$@" --epochs 2 --overwrite
@@ -62,7 +62,7 @@ methods() {
   local data method
   data=$(images)
   for method in moco simclr simsiam barlow_twins byol swav; do
-    ringtape pretrain "method $method $data cuda" 120 --method $method --preset seed000 \
+    ringtape pretrain "method $method $data cuda" 120 --method $method --model "$(network)" --preset seed000 \
       --data "$data" --device cuda --epochs 1 --overwrite
   done
 }
