@@ -14,9 +14,10 @@
 #include <vector>
 
 #include "autograd/create.h"
+#include "autograd/ops.h"
 #include "bench/apart.h"
 #include "bench/peak.h"
-#include "kernels/conv2d.h"
+#include "kernels/conv2d_prepared.h"
 #include "kernels/kernel.h"
 
 #if RINGTAPE_BENCH_ONEDNN
@@ -54,8 +55,8 @@ const Layer kLayers[] = {{"64 @ 32x32", 32, 64, 64, 3, 1, 4},
                          {"2048-512 1x1 @ 4x4", 4, 2048, 512, 1, 1, 0},
                          {"512-2048 1x1 @ 4x4", 4, 512, 2048, 1, 1, 0}};
 
-enum Pass { forward, backward_data, backward_weights };
-const char* const kPasses[] = {"forward", "data", "weights"};
+enum Pass { forward, backward_data, backward_weights, prepared };  // forward with weights prepared for inference
+const char* const kPasses[] = {"forward", "data", "weights", "prepared"};
 enum Peer { ours, direct_nhwc, direct_any, winograd };
 const char* const kPeers[] = {"ringtape", "nhwc", "blocked", "Winograd"};
 
@@ -86,6 +87,10 @@ double our_seconds(const Layer& l, int64_t batch, Pass pass, DType dtype) {
   const auto draw = [&](const Shape& shape) { return randn(shape, 0, 1, dtype); };
   const Tensor x = draw({batch, l.size, l.size, l.c}), w = draw({l.k, l.kernel, l.kernel, l.c}),
                y = draw({batch, out, out, l.k});
+  if (pass == prepared) {
+    const PreparedConv conv = prepare_conv2d(cast(w, DType::f32), View{}, window, {l.size, l.size, l.c}, dtype);
+    return seconds_of([&] { conv2d_prepared(y, x, conv, View{}, true); });
+  }
   return seconds_of([&] {
     if (pass == forward) conv2d_forward(y, x, w, View{}, window);
     else if (pass == backward_data) conv2d_backward_data(x, y, w, window);
@@ -121,7 +126,7 @@ double onednn_seconds(const Layer& l, int64_t batch, Pass pass, Peer peer) try {
       queue.wait();
     });
   };
-  if (pass == forward)
+  if (pass == forward || pass == prepared)
     return measure(
         convolution_forward(hint),
         {{DNNL_ARG_SRC, hint.src_desc()}, {DNNL_ARG_WEIGHTS, hint.weights_desc()}, {DNNL_ARG_DST, hint.dst_desc()}});
@@ -161,7 +166,7 @@ int main(int argc, char** argv) {
   std::printf("   / nhwc\n");
   double total[4] = {};
   for (const Layer& l : kLayers)
-    for (const Pass pass : {forward, backward_data, backward_weights}) {
+    for (const Pass pass : {forward, backward_data, backward_weights, prepared}) {
       if (l.name.find(filter) == std::string::npos || (l.c == 3 && pass == backward_data)) continue;
       std::vector<double> seconds[4];
       for (int round = 0; round < rounds; ++round)
@@ -175,7 +180,7 @@ int main(int argc, char** argv) {
       for (int peer = 0; peer < kPeerCount; ++peer) {
         const double median = bench::median(seconds[peer]);
         std::printf(" %9.1f", median > 0 ? flops / median / 1e9 : 0.0);
-        total[peer] += l.count * (median > 0 ? median : bench::median(seconds[direct_any]));
+        if (pass != prepared) total[peer] += l.count * (median > 0 ? median : bench::median(seconds[direct_any]));
       }
       if (kPeerCount > 1) std::printf("   %.2f", bench::median(seconds[direct_nhwc]) / bench::median(seconds[ours]));
       std::printf("\n");

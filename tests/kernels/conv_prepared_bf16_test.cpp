@@ -30,6 +30,8 @@ double tolerance(ConvAlgorithm algorithm) {
   return algorithm == ConvAlgorithm::winograd_4x4 ? 1.4e-2 : algorithm == ConvAlgorithm::winograd_2x2 ? 6e-3 : 4e-3;
 }
 
+constexpr Bf16Unit kUnits[] = {Bf16Unit::avx512_bf16, Bf16Unit::amx};
+
 void expect_near(const Case& t, const PreparedData& d, const Tensor& want) {
   for (const ConvAlgorithm algorithm : algorithms_of(t)) {
     const PreparedConv conv = prepare(t, d, algorithm);
@@ -39,10 +41,13 @@ void expect_near(const Case& t, const PreparedData& d, const Tensor& want) {
 }
 
 TEST(ConvPreparedBf16, IsCloseToSumsInF64) {
-  const Unit unit(Bf16Unit::avx512_bf16);
   for (const Case& t : cases()) {
     const PreparedData d = draw_prepared(t, DType::bf16);
-    expect_near(t, d, in_f64(t, d));
+    const Tensor want = in_f64(t, d);
+    for (const Bf16Unit each : kUnits) {
+      const Unit unit(each, !has(each));
+      expect_near(t, d, want);
+    }
   }
 }
 
@@ -51,8 +56,10 @@ TEST(ConvPreparedBf16, TheEmulationIsCloseInEveryInstructionSet) {
     const PreparedData d = draw_prepared(t, DType::bf16);
     const Tensor want = in_f64(t, d);
     test::with_every_isa([&] {
-      const Unit unit(Bf16Unit::avx512_bf16, true);
-      expect_near(t, d, want);
+      for (const Bf16Unit each : kUnits) {
+        const Unit unit(each, true);
+        expect_near(t, d, want);
+      }
     });
   }
 }
@@ -61,29 +68,34 @@ TEST(ConvPreparedBf16, TheEmulationHasTheSameBits) {
   if (!has(Bf16Unit::avx512_bf16)) GTEST_SKIP() << "no AVX512-BF16";
   for (const Case& t : cases()) {
     const PreparedData d = draw_prepared(t, DType::bf16);
-    for (const ConvAlgorithm algorithm : algorithms_of(t)) {
-      const auto by = [&](bool emulated) {
-        const Unit unit(Bf16Unit::avx512_bf16, emulated);
-        return run(prepare(t, d, algorithm), d);
-      };
-      EXPECT_TRUE(same_bytes(by(false), by(true))) << t.name << ", algorithm " << int(algorithm);
-    }
+    for (const ConvAlgorithm algorithm : algorithms_of(t))
+      for (const Bf16Unit each : kUnits) {
+        const auto by = [&](bool emulated) {
+          const Unit unit(each, emulated);
+          return run(prepare(t, d, algorithm), d);
+        };
+        if (has(each)) EXPECT_TRUE(same_bytes(by(false), by(true))) << t.name << ", algorithm " << int(algorithm);
+      }
+  }
+}
+
+void expect_same_bytes(const Case& t, const PreparedData& d, ConvAlgorithm algorithm) {
+  const PreparedConv conv = prepare(t, d, algorithm);
+  const Tensor one = with_threads(1, [&] { return run(conv, d); });
+  for (const int count : {2, 3}) {
+    EXPECT_TRUE(same_bytes(one, with_threads(count, [&] { return run(conv, d); }))) << t.name << ", " << count;
+    EXPECT_TRUE(same_bytes(images(one, 0, 1), with_threads(count, [&] { return run(conv, first(d, 1)); })))
+        << t.name << ", one image, " << count << " threads";
   }
 }
 
 TEST(ConvPreparedBf16, DoesNotDependOnThreadsOrOtherImages) {
-  const Unit unit(Bf16Unit::avx512_bf16);
   for (const Case& each : cases()) {
     const Case t = many(each, 3);
     const PreparedData d = draw_prepared(t, DType::bf16);
-    for (const ConvAlgorithm algorithm : algorithms_of(t)) {
-      const PreparedConv conv = prepare(t, d, algorithm);
-      const Tensor one = with_threads(1, [&] { return run(conv, d); });
-      for (const int count : {2, 3}) {
-        EXPECT_TRUE(same_bytes(one, with_threads(count, [&] { return run(conv, d); }))) << t.name << ", " << count;
-        EXPECT_TRUE(same_bytes(images(one, 0, 1), with_threads(count, [&] { return run(conv, first(d, 1)); })))
-            << t.name << ", one image, " << count << " threads";
-      }
+    for (const Bf16Unit which : kUnits) {
+      const Unit unit(which, !has(which));
+      for (const ConvAlgorithm algorithm : algorithms_of(t)) expect_same_bytes(t, d, algorithm);
     }
   }
 }

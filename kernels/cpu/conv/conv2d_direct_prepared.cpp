@@ -168,12 +168,10 @@ template <class O> void pack_taps(const View& w, PreparedConv& conv) {
   });
 }
 
-bool by_pairs(const PreparedConv& conv) { return conv.dtype == DType::bf16 && conv.unit.unit == Bf16Unit::avx512_bf16; }
-
 }  // namespace
 
 void pack_direct(View w, PreparedConv& conv) {
-  if (!by_pairs(conv)) return pack_taps<float>(w, conv);
+  if (!by_unit(conv)) return pack_taps<float>(w, conv);
   const Tensor narrow(conv.weights, DType::bf16);
   copy(narrow, w);
   pack_taps<bf16>(narrow, conv);
@@ -183,7 +181,7 @@ void run_direct(const PreparedCall& call) {
   const auto run = [&]<class T, class O>() {
     for (int64_t g = 0; g < call.conv.image[2] / call.conv.weights[3]; ++g) PreparedTaps<T, O>(call, g).run();
   };
-  if (by_pairs(call.conv)) return run.template operator()<bf16, bf16>();
+  if (by_unit(call.conv)) return run.template operator()<bf16, bf16>();
   dispatch_float(call.conv.dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, double>) run.template operator()<T, float>();
   });

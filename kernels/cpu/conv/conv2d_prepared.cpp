@@ -32,8 +32,6 @@ ConvAlgorithm algorithm_for(const PreparedConv& conv) {
   return two < four ? ConvAlgorithm::winograd_2x2 : ConvAlgorithm::winograd_4x4;
 }
 
-bool by_unit(const PreparedConv& conv) { return conv.dtype == DType::bf16 && conv.unit.unit == Bf16Unit::avx512_bf16; }
-
 }  // namespace
 
 void pack_conv2d(View w, PreparedConv* to) {

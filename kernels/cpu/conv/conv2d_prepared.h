@@ -19,11 +19,16 @@ void pack_direct(View w, PreparedConv& conv);
 void run_direct(const PreparedCall& call);
 void pack_winograd(View w, PreparedConv& conv);
 void run_winograd(const PreparedCall& call);
-// Of bf16 by AVX512-BF16.
+// Of bf16 by AVX512-BF16, and by AMX, which comes with it.
 RT_BY_UNIT(pack_winograd_bf16, void(View w, PreparedConv& conv));
 RT_BY_UNIT(run_winograd_bf16, void(const PreparedCall& call));
 
 namespace {
+
+// Whether products multiply bf16 itself, in pairs.
+inline bool by_unit(const PreparedConv& conv) {
+  return conv.dtype == DType::bf16 && conv.unit.unit != Bf16Unit::converted;
+}
 
 // A view of n such images, without data.
 inline View images_of(int64_t n, const Shape& each) {

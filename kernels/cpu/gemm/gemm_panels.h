@@ -11,7 +11,8 @@ RT_ISA_BEGIN
 // add_stride 0 one row is added to all; add may be c itself. Each element sums in the order of p.
 //
 // bf16 is multiplied in pairs, into sums of f32: k is even, and for even p elements p and p + 1 are adjacent, at a[p *
-// a_stride + 2 * i] if not along k, and at b[... + p * b_step + 2 * (j % kTileCols)]. By AVX512-BF16 or its emulation.
+// a_stride + 2 * i] if not along k, and at b[... + p * b_step + 2 * (j % kTileCols)]. By AVX512-BF16 or AMX, or their
+// emulation.
 template <class T> struct PanelProduct {
   int64_t m, n, k;
   const T* a;
@@ -31,7 +32,10 @@ template <class T> struct PanelProduct {
 
 template <class T> void multiply_panels(const PanelProduct<T>& product);
 RT_BY_UNIT(multiply_pairs, void(const PanelProduct<bf16>& product));
-template <> inline void multiply_panels(const PanelProduct<bf16>& product) { multiply_pairs(product); }
+RT_BY_UNIT(multiply_pairs_amx, void(const PanelProduct<bf16>& product));  // along k
+template <> inline void multiply_panels(const PanelProduct<bf16>& product) {
+  bf16_choice().unit == Bf16Unit::amx ? multiply_pairs_amx(product) : multiply_pairs(product);
+}
 
 // Rounds (rows, cols) of sums, by the unit that multiplies bf16: subnormal numbers become zeros.
 RT_BY_UNIT(round_sums,
