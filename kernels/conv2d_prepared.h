@@ -4,8 +4,8 @@
 #include "kernels/conv2d.h"
 
 // Convolutions for inference: the weights never change, so they are brought once into the form in which products read
-// them, and a bias, a residual and a ReLU are part of the convolution. A fully connected layer is one of 1x1 windows and
-// images of one pixel. CPU only.
+// them, and a bias, a residual and a ReLU are part of the convolution. A fully connected layer is one of 1x1 windows
+// and images of one pixel. CPU only.
 namespace ringtape {
 
 // plain: the kernels of conv2d.h, one after the other. Those of Winograd by the outputs of a tile.

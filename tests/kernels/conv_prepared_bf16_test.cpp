@@ -70,11 +70,12 @@ TEST(ConvPreparedBf16, TheEmulationHasTheSameBits) {
     const PreparedData d = draw_prepared(t, DType::bf16);
     for (const ConvAlgorithm algorithm : algorithms_of(t))
       for (const Bf16Unit each : kUnits) {
+        if (!has(each)) continue;
         const auto by = [&](bool emulated) {
           const Unit unit(each, emulated);
           return run(prepare(t, d, algorithm), d);
         };
-        if (has(each)) EXPECT_TRUE(same_bytes(by(false), by(true))) << t.name << ", algorithm " << int(algorithm);
+        EXPECT_TRUE(same_bytes(by(false), by(true))) << t.name << ", algorithm " << int(algorithm);
       }
   }
 }
