@@ -67,7 +67,10 @@ Tensor Prepared::operator()(const Tensor& images) const {
   State& s = *state_;
   RT_CHECK_AS(ShapeError, images.rank() == 4 && images.shape().without(0) == s.image && images.contiguous(),
               "Prepared: expected contiguous images of ", s.image, ", got ", images.shape());
-  const int64_t n = images.dim(0), memory = s.plan(std::max<int64_t>(std::min(n, s.group), 1))->bytes();
+  const int64_t n = images.dim(0);
+  int64_t memory = 1;
+  for (const int64_t count : {std::min(n, s.group), n % s.group})
+    if (count > 0) memory = std::max(memory, s.plan(count)->bytes());
   const Tensor arena({memory}, DType::u8);
   Shape shape{n};
   for (size_t i = 1; i < s.graph.y.dims.size(); ++i) shape.append(s.graph.y.dims[i].base);
