@@ -9,7 +9,7 @@ ceilings() {
 }
 
 benchmark() { # NAME DTYPE FILTER
-  stage "$1" 60 "$build/bench/ops_bench" --device cuda --dtype "$2" "--benchmark_filter=$(sized "$3" '^relu/')" \
+  stage "$1" 60 "$build/bench/ops_bench" --device cuda --dtype "$2" "--benchmark_filter=$(sized "$3" /16x784x128/)" \
     --benchmark_min_time=0.02 "--benchmark_out=$out/logs/${1// /-}.json" --benchmark_out_format=json
 }
 
