@@ -120,13 +120,14 @@ sanitizers() {
 }
 
 benchmarks() {
-  local dtype batch device method filter=.
+  local dtype batch device method filter=. small=()
+  if $rehearse; then small=(--model mlp --jitter 0 --gray 0); fi
   if $quick; then filter='^(add|mul|relu|sum|softmax|cross_entropy|linear|matmul)/'; fi
   for dtype in bf16 f32; do benchmark "ops $dtype" $dtype "$filter"; done
   if $quick; then return; fi
   for batch in 128 512 2048; do resnet_step f32 $batch; done
   for method in simclr byol; do
-    for dtype in bf16 tf32; do step $method $dtype 512 cuda --method $method --model "$(network)"; done
+    for dtype in bf16 tf32; do step $method $dtype 512 cuda --method $method "${small[@]}"; done
   done
   for batch in 16 128 4096; do
     for device in cuda cpu; do step mlp f32 $batch $device --model mlp; done
