@@ -1,5 +1,6 @@
 #include "emulation/barriers.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <vector>
@@ -21,12 +22,23 @@ struct Named {
 };
 struct Counted {
   int count, pending;
-  uint64_t phase = 0;
+  size_t number;       // among the block's
+  uint64_t phase = 0;  // how many have ended
+  int64_t bytes = 0;   // expected and not come yet; below 0: come before they are expected
+  bool with_bytes = false, fenced = false;
+  int initialised_by = 0;
   struct Waiting {
     int thread, parity;
+    Place place;
   };
-  std::vector<Waiting> waiting;
-  Stamp next, passed;  // of the phase that goes on, and until the end of the one before
+  std::vector<Waiting> waiting = {};
+  Stamp next = {}, passed = {};  // of the phase that goes on, and until the end of the one before
+  struct Ended {
+    Stamp arrivals;
+    bool with_bytes = true;
+  };
+  std::vector<uint64_t> waited = {};  // by thread: phases up to the last that it has waited for
+  std::array<Ended, 2> ended = {};    // the last phases: who knows of all arrivals knows the end, without bytes
 };
 std::array<Named, 16>& named = *new std::array<Named, 16>;
 std::map<uint64_t*, Counted>& counted = *new std::map<uint64_t*, Counted>;
@@ -49,10 +61,17 @@ void pass(Named& b, Place place) {
   b = {};
 }
 
-void end_phase(Counted& b) {
+void maybe_end_phase(Counted& b) {
+  if (b.pending > 0 || b.bytes != 0) return;
   b.pending = b.count;
+  b.ended = {Counted::Ended{b.next, b.with_bytes}, b.ended[0]};
+  b.with_bytes = false;
   ++b.phase;
   merge(b.passed, b.next);
+  if (checker) {
+    b.passed.resize(std::max(b.passed.size(), size_t(block.size) + b.number + 1));
+    b.passed[size_t(block.size) + b.number] = uint32_t(b.phase);
+  }
   b.next.clear();
   std::erase_if(b.waiting, [&](const Counted::Waiting& w) {
     if (int(b.phase % 2) == w.parity) return false;
@@ -60,6 +79,25 @@ void end_phase(Counted& b) {
     make_ready(w.thread);
     return true;
   });
+}
+
+// Which phase a thread waits for: the first one of this parity after its last. Its parity tells it apart only for who
+// knows that all before it have ended, and while the next one goes on; for others a wait may return at once, or never.
+void check_parity(Counted& b, int parity, Place place) {
+  const int me = block.current;
+  uint64_t seen = checker->phases_known(me, b.number);
+  for (uint64_t i = 0; i < b.ended.size() && i < b.phase; ++i)
+    if (!b.ended[i].with_bytes && checker->knows(me, b.ended[i].arrivals)) seen = std::max(seen, b.phase - i);
+  b.waited.resize(size_t(block.size));
+  uint64_t& waited = b.waited[size_t(me)];
+  if (waited == 0 && seen == 0 && parity == 1) return;  // for what was before the first
+  const uint64_t meant = waited + (int(waited % 2) != parity);
+  waited = meant + 1;
+  if (seen >= meant && b.phase <= meant + 1) return;
+  report("phase", place,
+         concat("waits for phase ", meant, " by parity ", parity, ", and knows of the end of ", seen,
+                " phases, of which ", b.phase, " have ended: which one it gets depends on the moment"));
+  abandon();
 }
 
 void wait(ThreadState state, Place place) {
@@ -101,7 +139,14 @@ void init_mbarrier(uint64_t* barrier, int count, Place place) {
     abandon();
   }
   if (checker) checker->access(barrier, 8, true, __builtin_return_address(0));
-  counted[barrier] = {count, count, 0, {}, {}, {}};
+  const size_t number = counted.size();
+  counted[barrier] = {count, count, number};
+  counted[barrier].initialised_by = block.current;
+}
+
+void fence_mbarriers() {
+  const HostCode host;
+  for (auto& [barrier, b] : counted) b.fenced |= b.initialised_by == block.current;
 }
 
 void check_barrier(uint64_t* barrier, Place place, const void* pc) {
@@ -112,15 +157,60 @@ void check_barrier(uint64_t* barrier, Place place, const void* pc) {
   if (checker) checker->access(barrier, 8, false, pc);
 }
 
+void check_engine_barrier(uint64_t* barrier, Place place, const void* pc) {
+  check_barrier(barrier, place, pc);
+  if (counted.at(barrier).fenced) return;
+  report("mbarrier", place,
+         "the copy engine uses it, but nobody has called fence_mbarrier_init after its initialisation");
+  abandon();
+}
+
 void arrive_with(uint64_t* barrier, const Stamp& stamp) {
   Counted& b = counted.at(barrier);
+  if (b.pending == 0) {
+    report("mbarrier", block.threads[size_t(block.current)].place,
+           concat("more than ", b.count, " arrivals in a phase, of which ", b.bytes, " bytes have not come"));
+    abandon();
+  }
   merge(b.next, stamp);
-  if (--b.pending == 0) end_phase(b);
+  --b.pending;
+  maybe_end_phase(b);
+}
+
+Completion complete_bytes(uint64_t* barrier, uint32_t bytes, const Stamp& stamp) {
+  Counted& b = counted.at(barrier);
+  const Completion out{b.number, uint32_t(b.phase + 1)};
+  merge(b.next, stamp);
+  b.bytes -= bytes;
+  b.with_bytes = true;
+  maybe_end_phase(b);
+  return out;
+}
+
+void report_missing_bytes() {
+  for (const auto& [barrier, b] : counted)
+    if (!b.waiting.empty() && b.bytes != 0)
+      report("mbarrier-bytes", b.waiting[0].place,
+             b.bytes > 0 ? concat("waits for ", b.bytes, " bytes that no copy brings")
+                         : concat("waits, but copies have brought ", -b.bytes, " bytes that are not expected"));
 }
 
 void arrive_at(uint64_t* barrier, Place place) {
   const HostCode host;
   check_barrier(barrier, place, __builtin_return_address(0));
+  block.threads[size_t(block.current)].place = place;
+  Stamp stamp;
+  if (checker) checker->release(stamp);
+  arrive_with(barrier, stamp);
+}
+
+void arrive_expecting(uint64_t* barrier, uint32_t bytes, Place place) {
+  const HostCode host;
+  check_barrier(barrier, place, __builtin_return_address(0));
+  block.threads[size_t(block.current)].place = place;
+  Counted& b = counted.at(barrier);
+  b.bytes += bytes;
+  b.with_bytes = true;
   Stamp stamp;
   if (checker) checker->release(stamp);
   arrive_with(barrier, stamp);
@@ -130,8 +220,9 @@ void wait_at(uint64_t* barrier, int parity, Place place) {
   const HostCode host;
   check_barrier(barrier, place, __builtin_return_address(0));
   Counted& b = counted.at(barrier);
+  if (checker) check_parity(b, parity, place);
   if (int(b.phase % 2) != parity) return learn(block.current, b.passed);
-  b.waiting.push_back({block.current, parity});
+  b.waiting.push_back({block.current, parity, place});
   wait(ThreadState::at_mbarrier, place);
 }
 

@@ -3,6 +3,7 @@
 
 #include "emulation/cases.cuh"
 #include "emulation/correct.cuh"
+#include "emulation/hopper_cases.cuh"
 #include "emulation/tensor_cases.cuh"
 
 namespace ringtape::emulation_bugs {
@@ -297,16 +298,19 @@ constexpr Case kBugs[] = {
 
 }  // namespace
 
-template <size_t n, size_t m> std::span<const Case> joined(const Case (&a)[n], const Case (&b)[m]) {
-  static const auto& all = *new std::vector<Case>([&] {
-    std::vector<Case> out(a, a + n);
-    out.insert(out.end(), b, b + m);
-    return out;
-  }());
+std::span<const Case> joined(std::initializer_list<std::span<const Case>> parts) {
+  auto& all = *new std::vector<Case>;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
   return all;
 }
-std::span<const Case> bugs() { return joined(kBugs, kTensorBugs); }
-std::span<const Case> correct() { return joined(kCorrect, kCorrectTensor); }
+std::span<const Case> bugs() {
+  static const auto all = joined({kBugs, kTensorBugs, kHopperBugs});
+  return all;
+}
+std::span<const Case> correct() {
+  static const auto all = joined({kCorrect, kCorrectTensor, kCorrectHopper});
+  return all;
+}
 void run_reads_rows(float* y, int pitch) { start<reads_rows>(reads_rows, 1, 32, size_t(32 * pitch), y, pitch); }
 void run_counted(const float* x, float* y, int stride, bool uneven) {
   start<counted>(counted, 1, 32, 0, x, y, stride, uneven);

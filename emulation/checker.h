@@ -5,7 +5,8 @@
 
 namespace ringtape::emulation {
 
-// What the threads of a block had done at some point, as far as it is known: by thread, or empty.
+// What the threads of a block had done at some point, as far as it is known: by thread, or empty. Behind the threads,
+// how many phases of each mbarrier had ended.
 using Stamp = std::vector<uint32_t>;
 void merge(Stamp& into, const Stamp& other);
 
@@ -28,9 +29,20 @@ class Checker {
   virtual void begin_copy(const void* to, size_t bytes, const void* pc) = 0;
   virtual void end_copy(const void* to, size_t bytes, bool waited, const void* pc) = 0;
 
+  // Of the asynchronous proxy, wgmma and bulk copies, for the current thread: what it reads must not change until the
+  // end, and have been fenced by whoever stored it; what it writes lands at an mbarrier, and only those who know of the
+  // end of that phase may access it.
+  virtual void fence_proxy() = 0;
+  virtual void begin_async_read(const void* p, size_t bytes, const void* pc) = 0;
+  virtual void end_async_read(const void* p, size_t bytes, const void* pc) = 0;
+  virtual size_t begin_landing(const void* to, size_t bytes, const void* pc) = 0;  // its number
+  virtual void landed(size_t landing, size_t barrier, uint32_t phase) = 0;
+
   // What the current thread did until now is added to `stamp`, or known to `thread` from now on.
   virtual void release(Stamp& stamp) = 0;
   virtual void acquire(int thread, const Stamp& stamp) = 0;
+  virtual bool knows(int thread, const Stamp& stamp) const = 0;
+  virtual uint32_t phases_known(int thread, size_t barrier) const = 0;
 
   virtual void set(const void* p, size_t bytes, Memory state) = 0;
   virtual void mark_initialised(const void* p, size_t bytes) = 0;

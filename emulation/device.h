@@ -45,6 +45,7 @@ inline constexpr int warpSize = 32;
   static constinit ::ringtape::emulation::SharedSlot name##_slot{#name, sizeof(name##_type)}; \
   name##_type& name = *static_cast<name##_type*>(::ringtape::emulation::shared(name##_slot))
 #define SHARED_DYN(T, name) T* const name = static_cast<T*>(::ringtape::emulation::dynamic_shared())
+#define SHARED_DYN_ALIGNED(T, name) SHARED_DYN(T, name)
 #define COUNTED(...) (*::ringtape::emulation::counted(&(__VA_ARGS__)))
 
 // Ends the grid, as on a GPU, not the process. Active in all builds.
@@ -209,4 +210,5 @@ template <class T> RT_INTRINSIC void __stcs(T* p, std::type_identity_t<T> x) { *
 template <class T> RT_INTRINSIC void __stwb(T* p, std::type_identity_t<T> x) { *p = x; }
 // NOLINTEND
 
+#include "emulation/device_hopper.h"
 #include "emulation/device_matrix.h"

@@ -24,7 +24,8 @@ struct Gpu {
   int devices = 1;
   size_t memory_bytes = size_t{1} << 30;
   int major = 9, minor = 0;
-  bool short_products = false;  // cuBLASLt leaves out the last term of each sum, for tests of checks
+  bool short_products = false;     // cuBLASLt leaves out the last term of each sum, for tests of checks
+  bool other_descriptors = false;  // wgmma takes operands along their outer index for those along the depth, likewise
 };
 void set_gpu(const Gpu& gpu);
 const Gpu& gpu();

@@ -116,6 +116,49 @@ const std::map<std::string, Expected> kExpected = {
     {"phase_count_too_large", {"deadlock", "deadlock", false, false, "phase_waits"}},
     {"phase_not_awaited", {"race|in-flight|uninitialised", "deadlock", true, false, ""}},
     {"phase_arrives_before_copy", {"in-flight", "", true, false, "phase_consumes"}},
+    {"wgmma_no_full", {"in-flight", "?", false, false, "wgmma_product"}},
+    {"wgmma_full_of_one_lane", {"in-flight", "?", false, false, "wgmma_product"}},
+    {"wgmma_wrong_parity", {"in-flight|deadlock|phase", "?", false, false, ""}},
+    {"wgmma_phase_skipped", {"in-flight", "?", false, false, "wgmma_load"}},
+    {"wgmma_no_empty", {"in-flight", "?", false, false, "wgmma_load"}},
+    {"wgmma_no_fence_async", {"unfenced", "?", false, false, "wgmma_product"}},
+    {"wgmma_late_fence_async", {"unfenced", "?", false, false, "wgmma_product"}},
+    {"wgmma_no_init_fence", {"mbarrier", "?", false, false, "wgmma_load"}},
+    {"wgmma_few_bytes", {"mbarrier-bytes", "?", false, false, "wgmma_full"}},
+    {"wgmma_many_bytes", {"mbarrier-bytes", "?", false, false, "wgmma_full"}},
+    {"wgmma_bytes_not_expected", {"mbarrier-bytes|in-flight", "?", false, false, ""}},
+    {"wgmma_no_fence", {"wgmma-fence", "?", false, false, "wgmma_product"}},
+    {"wgmma_no_wait", {"source-in-use", "?", false, false, ""}},
+    {"wgmma_wait_one_early", {"source-in-use", "?", false, false, ""}},
+    {"wgmma_early_empty", {"in-flight|source-in-use|race", "?", false, false, ""}},
+    {"wgmma_sums_written", {"sums-touched", "?", false, false, "wgmma_wait"}},
+    {"wgmma_not_committed", {"source-in-use", "?", false, false, ""}},
+    {"wgmma_inside_pattern", {"descriptor", "?", false, false, "wgmma_product"}},
+    {"wgmma_not_swizzled", {"descriptor", "?", false, false, "wgmma_product"}},
+    {"wgmma_wrong_stride", {"", "", true}},
+    {"wgmma_other_layout", {"", "", true}},
+    {"wgmma_warps_differ", {"warpgroup", "?", false, false, "wgmma_product"}},
+    {"wgmma_one_warp_less", {"warpgroup", "?", false, false, "wgmma_product"}},
+    {"wgmma_divergent", {"warp-mismatch", "?", false, false, "wgmma_product"}},
+    {"box_misaligned", {"bulk-copy", "?", false, false, "wgmma_load"}},
+    {"box_axes", {"bulk-copy", "?", false, false, ""}},
+    {"box_not_shared", {"bulk-copy", "?", false, false, "wgmma_load"}},
+    {"box_touched", {"in-flight", "?", false, false, "wgmma_touched"}},
+    {"box_twice", {"in-flight", "?", false, false, ""}},
+    {"box_outlives", {"copy-outlives-block", "?", false, false, ""}},
+    {"map_unmade", {"bulk-copy", "?", false, false, "wgmma_load"}},
+    {"store_no_fence_async", {"unfenced", "?", false, false, "store_begins"}},
+    {"store_fence_of_storer", {"unfenced", "?", false, false, "store_begins"}},
+    {"store_no_barrier", {"race", "?", false, false, ""}},
+    {"store_no_wait", {"source-in-use", "?", false, false, ""}},
+    {"store_early_reuse", {"race|source-in-use", "?"}},
+    {"store_not_committed", {"source-in-use", "?", false, false, ""}},
+    {"store_misaligned", {"bulk-copy", "?", false, false, "store_begins"}},
+    {"registers_too_many", {"registers", "?", false, false, ""}},
+    {"registers_one_warp", {"registers", "?"}},
+    {"turn_skipped", {"phase", "?", false, false, "turn_waits"}},
+    {"turn_alone", {"phase", "?", false, false, "turn_waits"}},
+    {"turn_too_many", {"mbarrier", "?"}},
 };
 
 constexpr Schedule kSchedules[] = {Schedule::forward, Schedule::reverse, Schedule::random};
@@ -152,7 +195,7 @@ Outcome execute(const Case& c, Schedule schedule, uint64_t seed = 1) {
 // The places of the comments that name the bugs: "emulation/bugs.cu:41".
 std::map<std::string, std::string> marked_places() {
   std::map<std::string, std::string> places;
-  for (const std::string name : {"bugs.cu", "cases.cuh", "tensor_cases.cuh"}) {
+  for (const std::string name : {"bugs.cu", "cases.cuh", "tensor_cases.cuh", "hopper_cases.cuh"}) {
     const std::string file = "emulation/" + name;
     std::ifstream in(RINGTAPE_SOURCE_DIR "/" + file);
     int number = 0;

@@ -31,8 +31,23 @@ void Order::begin_block(uint64_t number, int threads) {
   blocks_.push_back({epoch_, number});
   seen_.clear();
   known_.clear();
+  proxy_fences_.clear();
   std::memset(clocks_, 0, size_t(threads) * sizeof clocks_[0]);
   for (int i = 0; i < threads; ++i) clocks_[i][i % 32] = 1;
+}
+
+// Who has seen the end of which phases is known to all, as what they did is.
+void Order::block_barrier() {
+  ++epoch_;
+  const size_t threads = size_t(block.size);
+  Stamp phases(threads);
+  for (const Stamp& each : known_)
+    if (each.size() > threads) {
+      phases.resize(std::max(phases.size(), each.size()));
+      for (size_t i = threads; i < each.size(); ++i) phases[i] = std::max(phases[i], each[i]);
+    }
+  if (phases.size() > threads)
+    for (Stamp& each : known_) merge(each, phases);
 }
 
 void Order::warp_barrier(int first_thread, uint32_t lanes) {
@@ -55,9 +70,9 @@ void Order::warp_barrier(int first_thread, uint32_t lanes) {
 
 void Order::release(Stamp& stamp) {
   const size_t me = size_t(block.current);
-  stamp.resize(size_t(block.size));
+  stamp.resize(std::max(stamp.size(), size_t(block.size)));
   if (!known_.empty()) merge(stamp, known_[me]);
-  for (size_t i = 0, first = me / 32 * 32; i < 32 && first + i < stamp.size(); ++i)
+  for (size_t i = 0, first = me / 32 * 32; i < 32 && first + i < size_t(block.size); ++i)
     stamp[first + i] = std::max(stamp[first + i], clocks_[me][i]);
   ++clocks_[me][me % 32];
 }
@@ -65,6 +80,48 @@ void Order::release(Stamp& stamp) {
 void Order::acquire(int thread, const Stamp& stamp) {
   if (known_.empty()) known_.resize(size_t(block.size));
   merge(known_[size_t(thread)], stamp);
+}
+
+bool Order::knows(int thread, const Stamp& stamp) const {
+  const size_t me = size_t(thread);
+  for (size_t i = 0; i < stamp.size(); ++i) {
+    const bool near = i < size_t(block.size) && i / 32 == me / 32;
+    const bool heard = !known_.empty() && known_[me].size() > i && known_[me][i] >= stamp[i];
+    if (stamp[i] > 0 && i != me && !heard && !(near && clocks_[me][i % 32] >= stamp[i])) return false;
+  }
+  return true;
+}
+
+uint32_t Order::phases_known(int thread, size_t barrier) const {
+  const size_t at = size_t(block.size) + barrier;
+  return !known_.empty() && known_[size_t(thread)].size() > at ? known_[size_t(thread)][at] : 0;
+}
+
+void Order::fence_proxy() {
+  if (proxy_fences_.empty()) proxy_fences_.resize(size_t(block.size));
+  uint32_t& clock = clocks_[block.current][block.current % 32];
+  proxy_fences_[size_t(block.current)].push_back({epoch_, 0, clock, clock + 1});
+  ++clock;
+}
+
+void Order::begin_async_write() {
+  if (proxy_fences_.empty()) proxy_fences_.resize(size_t(block.size));
+  const uint32_t clock = ++clocks_[block.current][block.current % 32];
+  proxy_fences_[size_t(block.current)].push_back({epoch_, clock, clock, clock});
+}
+
+bool Order::fenced(const Access& write) const {
+  if (write.epoch < block_epoch_) return true;  // by an earlier grid
+  const size_t me = size_t(block.current), writer = write.thread();
+  if (proxy_fences_.empty()) return false;
+  const auto& fences = proxy_fences_[writer];
+  auto f = std::lower_bound(fences.begin(), fences.end(), write.clock(),
+                            [](const ProxyFence& each, uint32_t clock) { return each.to < clock; });
+  while (f != fences.end() && f->from > write.clock()) ++f;
+  if (f == fences.end()) return false;
+  if (writer == me || f->epoch < epoch_) return true;
+  const bool near = writer / 32 == me / 32 && clocks_[me][writer % 32] >= f->moment;
+  return near || (!known_.empty() && known_[me].size() > writer && known_[me][writer] >= f->moment);
 }
 
 Order::Point Order::point() const {

@@ -36,12 +36,17 @@ class Order {
  public:
   void begin_grid();
   void begin_block(uint64_t number, int threads);
-  void block_barrier() { ++epoch_; }
+  void block_barrier();
   void warp_barrier(int first_thread, uint32_t lanes);
   void thread_fence();
   void atomic(const void* p);
   void release(Stamp& stamp);
   void acquire(int thread, const Stamp& stamp);
+  bool knows(int thread, const Stamp& stamp) const;
+  uint32_t phases_known(int thread, size_t barrier) const;  // of mbarrier number `barrier`: how many have ended
+  void fence_proxy();
+  void begin_async_write();                // the current thread's writes until the next release() need no fence
+  bool fenced(const Access& write) const;  // by its writer, as the current thread knows
 
   Access now(AccessKind kind, const void* pc) const {
     const uint32_t me = uint32_t(block.current);
@@ -82,6 +87,9 @@ class Order {
     size_t count;
     uint32_t epoch, thread, clock;
   };
+  struct ProxyFence {  // of the accesses at clocks `from` to `to`, for those who know of `moment`
+    uint32_t epoch, from, to, moment;
+  };
   struct Started {
     uint32_t epoch;
     uint64_t number;
@@ -97,6 +105,7 @@ class Order {
   std::vector<Stamp> known_;               // by thread: those of the block's other threads; empty if it never met them
   std::vector<Started> blocks_;
   std::vector<Point> fences_;
+  std::vector<std::vector<ProxyFence>> proxy_fences_;                  // by thread
   std::unordered_map<const void*, std::vector<HandOver>> hand_overs_;  // by the word of the atomic operation
   std::vector<Seen> seen_;                                             // by threads of this block
 };

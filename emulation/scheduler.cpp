@@ -15,11 +15,13 @@
 #include "emulation/async_copy.h"
 #include "emulation/barriers.h"
 #include "emulation/block.h"
+#include "emulation/bulk_copy.h"
 #include "emulation/checker.h"
 #include "emulation/faults.h"
 #include "emulation/memory.h"
 #include "emulation/shared.h"
 #include "emulation/traffic.h"
+#include "emulation/wgmma.h"
 
 // Kernels access them as threadIdx etc.
 extern "C" {
@@ -159,6 +161,7 @@ void report_deadlock() {
 }
 
 [[noreturn]] void deadlock() {
+  report_missing_bytes();
   report_deadlock();  // separate function: abandon() runs no destructors
   abandon();
 }
@@ -188,13 +191,16 @@ void release_barrier() {
 
 // As next_ready(); copies that a thread waits for at an mbarrier happen at the latest when nobody can go on.
 int next_or_awaited() {
-  const int next = next_ready();
-  return next < 0 && finish_awaited_copies() ? next_ready() : next;
+  int next = next_ready();
+  while (next < 0 && (finish_awaited_copies() || finish_awaited_loads())) next = next_ready();
+  return next;
 }
 
 void finish_current() {
   const int me = block.current;
   finish_copies(me);
+  finish_bulk_copies(me);
+  finish_wgmma(me);
   block.threads[size_t(me)].state = ThreadState::done;
   const size_t warp = size_t(me) / 32;
   block.present[warp] &= ~(1u << (me % 32));
@@ -255,6 +261,8 @@ void begin_block(uint64_t number, dim3 blocks, dim3 threads, size_t shared_bytes
   s.cursor = 0;
   begin_shared(shared_bytes);
   begin_copies();
+  begin_bulk_copies();
+  begin_wgmma();
   begin_barriers();
   if (checker) checker->begin_block(number, block.size);
 }

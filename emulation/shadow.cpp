@@ -16,10 +16,10 @@
 namespace ringtape::emulation {
 namespace {
 
-constexpr uint8_t kNobodys = 0x00, kReserved = 0x01, kFreed = 0x02,
-                  kInFlight = 0x03;  // states of words without live bytes
+constexpr uint8_t kNobodys = 0x00, kReserved = 0x01, kFreed = 0x02, kInFlight = 0x03,
+                  kBeingRead = 0x04;  // states of words without live bytes, or in asynchronous use
 constexpr uint32_t kLastEpoch = 0xF0000000u;
-constexpr size_t kPage = 4096;
+constexpr size_t kPage = 4096, kAsyncUnit = 16;
 constexpr size_t kMarkedAtMost = size_t{64}
                                  << 20;  // per buffer: beyond this, memory that is not live counts as unallocated
 
@@ -70,6 +70,7 @@ std::string memory_text(const void* p) { return is_shared(p) ? describe_shared(p
 void Shadow::reserve() {
   std::call_once(reserved_, [this] {
     base_ = arena().base;
+    readers_ = lay_out<uint8_t>(kSharedBytes / kAsyncUnit);
     states_ = lay_out<uint8_t>(kWords), cells_ = lay_out<Cell>(kWords), byte_cells_ = lay_out<Cell>(kArenaBytes);
   });
 }
@@ -95,19 +96,35 @@ void Shadow::access_word(size_t word, uint32_t bytes, AccessKind kind, const voi
     cells_[word] = {order_.now(kind, pc), {}};  // the bytes share one history again
 }
 
+void Shadow::refuse(size_t word, uint32_t bytes, AccessKind kind, const void* pc) {
+  const HostCode host;
+  const uint8_t state = states_[word];
+  const char* const what = state == kReserved    ? "use-before-allocation"
+                           : state == kFreed     ? "use-after-free"
+                           : state == kInFlight  ? "in-flight"
+                           : state == kBeingRead ? "source-in-use"
+                                                 : "out-of-bounds";
+  report(what, pc,
+         concat(text_of(kind), " of ", memory_text(address(word) + std::countr_zero(bytes & ~(uint32_t{state} >> 4)))));
+  abandon();
+}
+
+// Whether what a bulk copy has written there is known to have come.
+bool Shadow::settled(size_t word) {
+  const auto me = std::find_if(landings_.begin(), landings_.end(), [word](const Landing& l) {
+    return !l.settled && word >= l.first && word < l.first + l.words;
+  });
+  if (me == landings_.end() || me->phase == 0 || phases_known(block.current, me->barrier) < me->phase) return false;
+  std::memset(states_ + me->first, 0xFF, me->words);
+  return me->settled = true;
+}
+
 // Whether the bytes may be accessed at all; reports it if not.
 bool Shadow::usable(size_t word, uint32_t bytes, AccessKind kind, const void* pc) {
   uint8_t& state = states_[word];
-  if (bytes & ~(uint32_t{state} >> 4)) {
-    const HostCode host;
-    const char* const p = address(word) + std::countr_zero(bytes & ~(uint32_t{state} >> 4));
-    const char* const what = state == kReserved   ? "use-before-allocation"
-                             : state == kFreed    ? "use-after-free"
-                             : state == kInFlight ? "in-flight"
-                                                  : "out-of-bounds";
-    report(what, pc, concat(text_of(kind), " of ", memory_text(p)));
-    abandon();
-  }
+  if (state == kInFlight) settled(word);
+  if (state == kBeingRead && kind == AccessKind::read) return true;
+  if (bytes & ~(uint32_t{state} >> 4)) refuse(word, bytes, kind, pc);
   if (kind != AccessKind::write && (bytes & ~uint32_t{state})) {
     const HostCode host;
     const char* const p = address(word) + std::countr_zero(bytes & ~uint32_t{state});
@@ -210,6 +227,50 @@ void Shadow::begin_copy(const void* to, size_t bytes, const void* pc) {
 void Shadow::end_copy(const void* to, size_t bytes, bool waited, const void* pc) {
   std::memset(states_ + size_t(static_cast<const char*>(to) - base_) / 4, 0xFF, bytes / 4);
   if (waited) access(to, bytes, true, pc);
+}
+
+// In shared memory, bytes are 16 or more. What lies there has to be known, and fenced by its writers.
+void Shadow::begin_async_read(const void* p, size_t bytes, const void* pc) {
+  const size_t offset = size_t(static_cast<const char*>(p) - base_);
+  access(p, bytes, false, pc);
+  for (size_t word = offset / 4; word < (offset + bytes) / 4; ++word) {
+    const Access& write = cells_[word].split() ? byte_cells_[word * 4].write : cells_[word].write;
+    if (order_.fenced(write) || reported_again("unfenced", pc)) continue;
+    report("unfenced", pc, concat("the asynchronous proxy reads ", memory_text(address(word))), write.pc(),
+           "which was stored without a fence_async by its writer, or before one that is not known here,");
+  }
+  if (!is_shared(p)) return;
+  const size_t first = (offset - kDeviceBytes) / kAsyncUnit, end = first + bytes / kAsyncUnit;
+  read_until_ = std::max(read_until_, end);
+  for (size_t i = first; i < end; ++i)
+    if (readers_[i]++ == 0) std::memset(states_ + kDeviceBytes / 4 + i * kAsyncUnit / 4, kBeingRead, kAsyncUnit / 4);
+}
+
+void Shadow::end_async_read(const void* p, size_t bytes, const void* pc) {
+  if (is_shared(p)) {
+    const size_t first = (size_t(static_cast<const char*>(p) - base_) - kDeviceBytes) / kAsyncUnit;
+    for (size_t i = first; i < first + bytes / kAsyncUnit; ++i)
+      if (--readers_[i] == 0) std::memset(states_ + kDeviceBytes / 4 + i * kAsyncUnit / 4, 0xFF, kAsyncUnit / 4);
+  }
+  access(p, bytes, false, pc);
+}
+
+size_t Shadow::begin_landing(const void* to, size_t bytes, const void* pc) {
+  order_.begin_async_write();
+  begin_copy(to, bytes, pc);
+  landings_.push_back({size_t(static_cast<const char*>(to) - base_) / 4, bytes / 4});
+  return landings_.size() - 1;
+}
+
+void Shadow::landed(size_t landing, size_t barrier, uint32_t phase) {
+  landings_[landing].barrier = barrier, landings_[landing].phase = phase;
+}
+
+void Shadow::begin_block(uint64_t number, int threads) {
+  order_.begin_block(number, threads);
+  landings_.clear();
+  std::memset(readers_, 0, read_until_);
+  read_until_ = 0;
 }
 
 void Shadow::set(const void* p, size_t bytes, Memory state) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <mutex>
+#include <vector>
 
 #include "emulation/arena.h"
 #include "emulation/checker.h"
@@ -33,7 +34,7 @@ class Shadow final : public Checker {
   void misaligned(const void* p, Where where, const char* access);
 
   void begin_grid() override;
-  void begin_block(uint64_t number, int threads) override { order_.begin_block(number, threads); }
+  void begin_block(uint64_t number, int threads) override;
   void block_barrier() override { order_.block_barrier(); }
   void warp_barrier(int first_thread, uint32_t lanes) override { order_.warp_barrier(first_thread, lanes); }
   void thread_fence() override { order_.thread_fence(); }
@@ -42,6 +43,13 @@ class Shadow final : public Checker {
   void access(const void* p, size_t bytes, bool writes, const void* pc) override;
   void begin_copy(const void* to, size_t bytes, const void* pc) override;
   void end_copy(const void* to, size_t bytes, bool waited, const void* pc) override;
+  void fence_proxy() override { order_.fence_proxy(); }
+  void begin_async_read(const void* p, size_t bytes, const void* pc) override;
+  void end_async_read(const void* p, size_t bytes, const void* pc) override;
+  size_t begin_landing(const void* to, size_t bytes, const void* pc) override;
+  void landed(size_t landing, size_t barrier, uint32_t phase) override;
+  bool knows(int thread, const Stamp& stamp) const override { return order_.knows(thread, stamp); }
+  uint32_t phases_known(int thread, size_t barrier) const override { return order_.phases_known(thread, barrier); }
   void release(Stamp& stamp) override { order_.release(stamp); }
   void acquire(int thread, const Stamp& stamp) override { order_.acquire(thread, stamp); }
   void set(const void* p, size_t bytes, Memory state) override;
@@ -70,6 +78,8 @@ class Shadow final : public Checker {
   }
   void access_word(size_t word, uint32_t bytes, AccessKind kind, const void* pc);
   bool usable(size_t word, uint32_t bytes, AccessKind kind, const void* pc);
+  void refuse(size_t word, uint32_t bytes, AccessKind kind, const void* pc);
+  bool settled(size_t word);
   void access_cell(Cell& c, const char* p, AccessKind kind, const void* pc);
   // Uses a free entry, else replaces one of two readers of the same warp, so that a writer of any warp must be ordered
   // after at least one of them.
@@ -89,11 +99,21 @@ class Shadow final : public Checker {
   const char* address(size_t word) const { return base_ + word * 4; }
   void reserve();  // called before anything else is
 
+  // What bulk copies write. Until the current thread knows the end of the phase, its words are in flight.
+  struct Landing {
+    size_t first, words, barrier = 0;
+    uint32_t phase = 0;  // 0: it has not come yet
+    bool settled = false;
+  };
+
   std::once_flag reserved_;
   char* base_ = nullptr;
   uint8_t* states_ = nullptr;  // live bytes in the upper half, written ones in the lower; or a special state below
   Cell* cells_ = nullptr;      // by word
   Cell* byte_cells_ = nullptr;
+  uint8_t* readers_ = nullptr;     // by 16 bytes of shared memory: asynchronous reads that go on
+  size_t read_until_ = 0;          // that have been touched in this block
+  std::vector<Landing> landings_;  // of this block
   Order order_;
 };
 

@@ -15,6 +15,7 @@ namespace ringtape::emulation {
 namespace {
 
 constexpr unsigned char kCanary = 0xA5;
+constexpr size_t kSharedAlignment = 1024;  // at least a redzone
 
 struct Array {
   const char* name;
@@ -40,7 +41,7 @@ bool writes_are_seen() {
 char* lay(const char* name, size_t bytes, Place place) {
   if (state.arrays.size() == size_t{kMaxSharedArrays} || bytes > kMaxSharedBytes)
     trap("more shared memory than a block can have", place);
-  char* const data = arena().shared + kRedzone + state.arrays.size() * kSharedDistance;
+  char* const data = arena().shared + kSharedAlignment + state.arrays.size() * kSharedDistance;
   state.arrays.push_back({name, data, bytes});
   show(data, bytes);
   std::memset(data, kPoison, bytes);

@@ -100,4 +100,68 @@ float tensor_core_sum(TensorType type, const TensorNumber* a, const TensorNumber
   return fused_sum(a + half, b + half, count - half, c, fraction_bits, 24);
 }
 
+TensorColumns::TensorColumns(const TensorNumber* b, int columns, int depth)
+    : columns_(columns), depth_(depth), b_(b, b + columns * depth) {
+  for (int k = 0; k < depth; ++k)
+    for (int i = 0; i < columns; ++i) {
+      const TensorNumber& x = b[i * depth + k];
+      significands_.push_back(float(x.significand)), exponents_.push_back(x.exponent);
+      finite_ = finite_ && x.exponent < TensorNumber::kNotFinite;
+    }
+}
+
+// x * 2^exponent, cut towards zero; the common case without ldexp.
+static float cut(int64_t x, int exponent) {
+  const auto magnitude = uint64_t(std::abs(x));
+  const int surplus = std::max(int(std::bit_width(magnitude)) - 24, 0), power = exponent + surplus;
+  if (power < -100 || power > 100) return cut_to_float(x, exponent);
+  const float out = float(magnitude >> surplus) * std::bit_cast<float>(uint32_t(power + 127) << 23);
+  return x < 0 ? -out : out;
+}
+
+// As fused_sum, for all columns in loops without branches: a product is exact as a float, and a conversion cuts it.
+void TensorColumns::add_products(TensorType type, const TensorNumber* a, float* c) const {
+  constexpr int kAtOnce = 32, kCutBits = 25;
+  const bool finite = finite_ && std::all_of(a, a + depth_, [](const TensorNumber& x) {
+                        return x.exponent < TensorNumber::kNotFinite;
+                      });
+  const int fraction_bits = kFormats[size_t(type)].fraction_bits, left = kCutBits - 2 * fraction_bits;
+  for (int first = 0; first < columns_; first += kAtOnce) {
+    const int count = std::min(kAtOnce, columns_ - first);
+    Number addends[kAtOnce];
+    int top[kAtOnce];
+    int64_t sum[kAtOnce] = {};
+    bool all_finite = finite;
+    for (int i = 0; i < count; ++i) {
+      addends[i] = decoded(std::bit_cast<uint32_t>(c[first + i]), kFloat);
+      top[i] = addends[i].significand != 0 ? addends[i].exponent : kLeast;
+      all_finite = all_finite && addends[i].finite;
+    }
+    if (!all_finite) {
+      for (int i = first; i < first + count; ++i)
+        c[i] = tensor_core_sum(type, a, b_.data() + i * depth_, depth_, c[i], 9);
+      continue;
+    }
+    for (int k = 0; k < depth_; ++k)
+      for (int i = 0; i < count; ++i)
+        top[i] = std::max(top[i], a[k].exponent + exponents_[size_t(k * columns_ + first + i)] + 2 * fraction_bits);
+    for (int k = 0; k < depth_; ++k) {
+      const auto mine = float(a[k].significand);
+      const int exponent = a[k].exponent + 2 * fraction_bits + left + 127;
+      int32_t terms[kAtOnce];
+      for (int i = 0; i < count; ++i) {
+        const size_t at = size_t(k * columns_ + first + i);
+        const int scale = std::max(exponent + exponents_[at] - top[i], 1);  // of what is cut to zero anyway
+        terms[i] = int32_t(mine * significands_[at] * std::bit_cast<float>(uint32_t(scale) << 23));
+      }
+      for (int i = 0; i < count; ++i) sum[i] += terms[i];
+    }
+    for (int i = 0; i < count; ++i) {
+      const int unit = top[i] - kCutBits;
+      c[first + i] =
+          cut(sum[i] + shifted(addends[i].significand, addends[i].exponent - kFloat.fraction_bits - unit), unit);
+    }
+  }
+}
+
 }  // namespace ringtape::emulation

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <vector>
 
 // The arithmetic of the tensor cores.
 namespace ringtape::emulation {
@@ -24,5 +25,19 @@ float rounded_to_tf32(float x);
 // added one after the other. (Xie et al., "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores",
 // arXiv 2511.10909, who compared this with GPUs; no GPU was at hand here.)
 float tensor_core_sum(TensorType type, const TensorNumber* a, const TensorNumber* b, int count, float c, int major);
+
+// Operands of many such sums of Hopper, (columns, depth), whose sums with one a are computed together.
+class TensorColumns {
+ public:
+  TensorColumns(const TensorNumber* b, int columns, int depth);
+  void add_products(TensorType type, const TensorNumber* a, float* c) const;  // c (columns): as tensor_core_sum
+
+ private:
+  int columns_, depth_;
+  bool finite_ = true;
+  std::vector<TensorNumber> b_;
+  std::vector<float> significands_;  // (depth, columns), as the exponents
+  std::vector<int32_t> exponents_;
+};
 
 }  // namespace ringtape::emulation

@@ -222,5 +222,32 @@ TEST(TensorCore, SubnormalNumbersAndResults) {
   EXPECT_EQ(sum(TensorType::tf32, {0x3f801fff}, {0x3f800000}, 0, 9), 1) << "the lowest 13 bits are ignored";
 }
 
+// Of random bits, of numbers of one size, and with some that are not finite or subnormal.
+TEST(TensorCore, ManyColumnsAtOnceAreTheSame) {
+  constexpr int kColumns = 72, kDepth = 16;
+  std::mt19937 random(1);
+  for (const TensorType type : {TensorType::bf16, TensorType::f16})
+    for (int round = 0; round < 60; ++round) {
+      const auto draw = [&] {
+        if (round % 3 == 0) return uint32_t(random() & 0xffff);
+        const float x =
+            float(int(random() % 2001) - 1000) * std::ldexp(1.0f, round % 3 == 1 ? -10 : int(random() % 24) - 20);
+        return uint32_t(type == TensorType::bf16 ? bf16(x).bits : f16(x).bits);
+      };
+      std::vector<TensorNumber> a, b;
+      for (int i = 0; i < kDepth; ++i) a.push_back(tensor_number(type, draw()));
+      for (int i = 0; i < kColumns * kDepth; ++i) b.push_back(tensor_number(type, draw()));
+      std::vector<float> c(kColumns);
+      for (float& each : c) each = std::ldexp(float(int(random() % 2001) - 1000), int(random() % 40) - 30);
+      if (round % 5 == 0) c[3] = INFINITY, c[40] = 0, c[41] = std::bit_cast<float>(1u);
+      std::vector<float> want;
+      for (int i = 0; i < kColumns; ++i)
+        want.push_back(tensor_core_sum(type, a.data(), b.data() + i * kDepth, kDepth, c[size_t(i)], 9));
+      TensorColumns(b.data(), kColumns, kDepth).add_products(type, a.data(), c.data());
+      for (size_t i = 0; i < c.size(); ++i)
+        EXPECT_EQ(std::bit_cast<uint32_t>(c[i]), std::bit_cast<uint32_t>(want[i])) << int(type) << " " << round;
+    }
+}
+
 }  // namespace
 }  // namespace ringtape::emulation

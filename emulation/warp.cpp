@@ -8,6 +8,7 @@
 #include "emulation/checker.h"
 #include "emulation/matrix.h"
 #include "emulation/traffic.h"
+#include "emulation/wgmma.h"
 
 namespace ringtape::emulation {
 namespace {
@@ -30,6 +31,7 @@ const char* name_of(WarpOperation operation) {
     case WarpOperation::store_matrices:
     case WarpOperation::transpose_matrix:
     case WarpOperation::multiply_matrices: return "matrix instruction";
+    case WarpOperation::warpgroup: return "warpgroup instruction";
     default: return "reduction";
   }
 }
@@ -73,6 +75,7 @@ void give_results(Thread* warp, uint32_t lanes) {
     case WarpOperation::store_matrices:
     case WarpOperation::transpose_matrix:
     case WarpOperation::multiply_matrices: return execute_matrix_operation(operation, warp);
+    case WarpOperation::warpgroup: return execute_warpgroup(warp);
     case WarpOperation::match:
       for_each_lane(lanes, [&](int i) {
         warp[i].result = 0;

@@ -21,7 +21,8 @@ enum class WarpOperation : uint8_t {
   load_matrices,
   store_matrices,
   transpose_matrix,
-  multiply_matrices
+  multiply_matrices,
+  warpgroup
 };
 
 // Waits for the lanes of `mask` that have not returned, and combines their values. `source`: the lane that a shuffle

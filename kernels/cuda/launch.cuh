@@ -29,6 +29,9 @@
 #define SHARED_DYN(T, name)                                          \
   extern __shared__ __align__(16) unsigned char rt_dynamic_shared[]; \
   T* const name = reinterpret_cast<T*>(rt_dynamic_shared)
+#define SHARED_DYN_ALIGNED(T, name) /* at a multiple of 1024 bytes */  \
+  extern __shared__ __align__(1024) unsigned char rt_aligned_shared[]; \
+  T* const name = reinterpret_cast<T*>(rt_aligned_shared)
 #define COUNTED(...) (__VA_ARGS__)  // COUNTED(x[i]) is x[i], in global memory: the emulation counts the access
 
 #define RT_OUTLINED __device__  // of a helper: the emulation compiles it once, not into each kernel that calls it

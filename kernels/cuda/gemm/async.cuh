@@ -51,14 +51,21 @@ __device__ inline void mbarrier_arrive(uint64_t* b) {
 __device__ inline void cp_async_mbarrier_arrive(uint64_t* b) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(b)) : "memory");
 }
+#if __CUDA_ARCH__ >= 900
+#define RT_WAIT "try_wait"  // sleeps for a while
+#else
+#define RT_WAIT "test_wait"
+#endif
 __device__ inline void mbarrier_wait(uint64_t* b, int parity) {
   asm volatile(
       "{ .reg .pred passed;\n"
-      "again: mbarrier.test_wait.parity.shared.b64 passed, [%0], %1;\n"
+      "again: mbarrier." RT_WAIT
+      ".parity.shared.b64 passed, [%0], %1;\n"
       "@!passed bra again; }" ::"r"(shared_address(b)),
       "r"(parity)
       : "memory");
 }
+#undef RT_WAIT
 
 }  // namespace
 }  // namespace ringtape::cuda

@@ -77,35 +77,45 @@ __device__ inline uint32_t movmatrix_trans(uint32_t x) {
   return x;
 }
 
-// Before sm_90 there is no such instruction: each lane stores its elements itself.
+// Before sm_90 there is no such instruction: each lane stores its elements itself, those of a transposed matrix after
+// movmatrix.
+#if __CUDA_ARCH__ >= 900
+#define RT_STMATRIX(name, trans)                                                                                     \
+  template <int N> __device__ inline void name(void* row, const uint32_t(&from)[N]) {                                \
+    static_assert(N == 1 || N == 2 || N == 4);                                                                       \
+    const uint32_t at = shared_address(row);                                                                         \
+    if constexpr (N == 1)                                                                                            \
+      asm volatile("stmatrix.sync.aligned.m8n8.x1" trans ".shared.b16 [%0], {%1};" ::"r"(at), "r"(from[0])           \
+                   : "memory");                                                                                      \
+    else if constexpr (N == 2)                                                                                       \
+      asm volatile("stmatrix.sync.aligned.m8n8.x2" trans ".shared.b16 [%0], {%1,%2};" ::"r"(at), "r"(from[0]),       \
+                   "r"(from[1])                                                                                      \
+                   : "memory");                                                                                      \
+    else                                                                                                             \
+      asm volatile("stmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(from[0]), \
+                   "r"(from[1]), "r"(from[2]), "r"(from[3])                                                          \
+                   : "memory");                                                                                      \
+  }
+RT_STMATRIX(stmatrix, "")
+RT_STMATRIX(stmatrix_trans, ".trans")
+#undef RT_STMATRIX
+#else
 template <int N> __device__ inline void stmatrix(void* row, const uint32_t (&from)[N]) {
   static_assert(N == 1 || N == 2 || N == 4);
   const uint32_t at = shared_address(row);
-#if __CUDA_ARCH__ >= 900
-  if constexpr (N == 1)
-    asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" ::"r"(at), "r"(from[0]) : "memory");
-  else if constexpr (N == 2)
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1,%2};" ::"r"(at), "r"(from[0]), "r"(from[1])
-                 : "memory");
-  else
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(from[0]), "r"(from[1]),
-                 "r"(from[2]), "r"(from[3])
-                 : "memory");
-#else
   uint32_t lane;
   asm("mov.u32 %0, %%laneid;" : "=r"(lane));
   for (uint32_t m = 0; m < N; ++m) {
     const uint32_t to = __shfl_sync(~0u, at, int(8 * m + lane / 4)) + lane % 4 * 4;
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(from[m]) : "memory");
   }
-#endif
 }
-
 template <int N> __device__ inline void stmatrix_trans(void* row, const uint32_t (&from)[N]) {
   uint32_t transposed[N];
   for (int m = 0; m < N; ++m) transposed[m] = movmatrix_trans(from[m]);
   stmatrix(row, transposed);
 }
+#endif
 
 }  // namespace
 }  // namespace ringtape::cuda
