@@ -28,9 +28,9 @@ static constexpr Variable kVariables[] = {
      "file with cuDNN's quickest plan for each convolution, measured at its first use, and with what `ringtape bench "
      "tune` found; off: measure nothing, use the plan that cuDNN proposes; default: ringtape/conv_plans in "
      "$XDG_CACHE_HOME or ~/.cache"},
-    {"RINGTAPE_FUSED_CONV", "0, 1",
-     "1: on GPUs, compute residual blocks in 16 bits or TF32 by convolutions fused with BatchNorm; 0: never; default: "
-     "where `ringtape bench tune` found them faster"},
+    {"RINGTAPE_FUSED_CONV", "0, 1, 2",
+     "1: on GPUs, compute residual blocks in 16 bits or TF32 by convolutions fused with BatchNorm; 2: on Hopper also "
+     "by wgmma where there is such a kernel; 0: never; default: where `ringtape bench tune` found them faster"},
     {"RINGTAPE_EXACT_CONV", "0, 1",
      "1: never use Winograd's algorithm for convolutions, it rounds more; default: use it where it is faster"},
     {"RINGTAPE_TCP_SOCKETS", "1 to 64",
@@ -123,7 +123,7 @@ const std::string& conv_plans() {
   return value;
 }
 int fused_conv() {
-  static const int value = read_int("RINGTAPE_FUSED_CONV", 0, 1, -1);
+  static const int value = read_int("RINGTAPE_FUSED_CONV", 0, 2, -1);
   return value;
 }
 bool exact_conv() {

@@ -15,7 +15,8 @@ static std::atomic<Word>& in_force() {
   static std::atomic<Word> word = [] {
     Arithmetic out;
     out.exact_convolutions = env::exact_conv();
-    if (env::fused_conv() >= 0) out.fusing = env::fused_conv() != 0 ? Fusing::always : Fusing::never;
+    constexpr Fusing kNumbered[] = {Fusing::never, Fusing::always, Fusing::with_wgmma};
+    if (env::fused_conv() >= 0) out.fusing = kNumbered[env::fused_conv()];
     return Word{out};
   }();
   return word;

@@ -7,7 +7,8 @@
 
 namespace ringtape {
 
-enum class Fusing : uint8_t { where_faster, never, always };
+// with_wgmma: always, and by Hopper's instructions the convolutions for which there is such a kernel.
+enum class Fusing : uint8_t { where_faster, never, always, with_wgmma };
 
 // How kernels compute where they have a choice: of the whole process.
 struct Arithmetic {

@@ -33,18 +33,36 @@ Tensor normalized(const NormOperand& x, View mask = {}) {
 AskedBlocks::AskedBlocks() : before_(asking) { asking = this; }
 AskedBlocks::~AskedBlocks() { asking = before_; }
 
-bool prefers_fused(const BlockShape& block) {
-  if (!can_fuse(block.device, block.dtype, block.w[3], block.w[0])) return false;
-  if (asking && std::ranges::find(asking->blocks, block) == asking->blocks.end()) asking->blocks.push_back(block);
-  const Fusing fusing = arithmetic().fusing;
-  return fusing == Fusing::always || (fusing == Fusing::where_faster && cuda::prefers_fused(block));
+const char* name_of(BlockKernels kernels) {
+  constexpr const char* names[] = {"one by one", "fused", "fused, wgmma"};
+  return names[size_t(kernels)];
 }
 
-void keep_fused(const BlockShape& block, bool value) { cuda::keep_fused(block, value); }
+BlockKernels block_kernels(const BlockShape& block) {
+  if (!can_fuse(block.device, block.dtype, block.w[3], block.w[0])) return BlockKernels::one_by_one;
+  if (asking && std::ranges::find(asking->blocks, block) == asking->blocks.end()) asking->blocks.push_back(block);
+  switch (arithmetic().fusing) {
+    case Fusing::never: return BlockKernels::one_by_one;
+    case Fusing::always: return BlockKernels::fused;
+    case Fusing::with_wgmma: return BlockKernels::wgmma;
+    default: return cuda::block_kernels(block);
+  }
+}
+
+bool has_wgmma(const BlockShape& block) {
+  if (!can_fuse(block.device, block.dtype, block.w[3], block.w[0])) return false;
+  const Shape &x = block.x, &w = block.w;
+  const Window first = square_window(block.stride, w[1] / 2), second = square_window(1, w[1] / 2);
+  const Shape between = {x[0], first.rows(x[1], w[1]), first.columns(x[2], w[1]), w[0]};
+  return cuda::wgmma_claims(block.device.index, block.dtype, x, w, first) ||
+         cuda::wgmma_claims(block.device.index, block.dtype, between, {w[0], w[1], w[1], w[0]}, second);
+}
+
+void keep_block_kernels(const BlockShape& block, BlockKernels kernels) { cuda::keep_block_kernels(block, kernels); }
 
 void conv_norm_forward(const Tensor& y, const Tensor& mean, const Tensor& var, const NormOperand& x, const Tensor& w,
-                       const Window& window, const RunningUpdate& running) {
-  if (fuses(y, w) && cuda::fused_forward(y, mean, var, x, w, window, running)) return;
+                       const Window& window, const RunningUpdate& running, bool wgmma) {
+  if (fuses(y, w) && cuda::fused_forward(y, mean, var, x, w, window, running, wgmma)) return;
   conv2d_forward(y, normalized(x), w, {}, window);
   batch_norm_statistics(mean, var, y, running);
 }
@@ -62,8 +80,9 @@ void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& d
   if (skip.defined()) add_forward(dx, dx, skip);
 }
 
-void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOperand& x, const Window& window) {
-  if (fuses(x.raw, dw) && cuda::fused_backward_weights(dw, dy, x, window)) return;
+void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOperand& x, const Window& window,
+                                bool wgmma) {
+  if (fuses(x.raw, dw) && cuda::fused_backward_weights(dw, dy, x, window, wgmma)) return;
   const DType dtype = x.raw.dtype();
   const bool direct = dw.dtype() == dtype || dw.device().type == DeviceType::cpu;
   const Tensor own = direct ? dw : Tensor(dw.shape(), dtype, dw.device());

@@ -18,9 +18,10 @@ struct NormOperand {
   double eps = 0;
 };
 
-// y = the convolution of x by w; mean and var: those of y, which update `running`.
+// y = the convolution of x by w; mean and var: those of y, which update `running`. `wgmma`: by Hopper's own
+// instructions where there is such a kernel, whose sums of a convolution have another order.
 void conv_norm_forward(const Tensor& y, const Tensor& mean, const Tensor& var, const NormOperand& x, const Tensor& w,
-                       const Window& window, const RunningUpdate& running);
+                       const Window& window, const RunningUpdate& running, bool wgmma = false);
 
 // The gradients by dy of y: dx of x.raw, db and dw of x.b and x.w. Of a plain x dx is its gradient + skip, which may be
 // undefined; db and dw are not used.
@@ -28,7 +29,8 @@ void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& d
                              const NormOperand& x, const Tensor& skip, const Window& window);
 
 // dw, of w's dtype or f32.
-void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOperand& x, const Window& window);
+void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOperand& x, const Window& window,
+                                bool wgmma = false);
 
 // They are fused on GPUs with tensor cores, of images of 16 bits or, with Arithmetic::tf32, of f32, and of multiples of
 // 32 channels whose values fit into shared memory (thousands), unless a tensor is empty or misaligned, or
@@ -43,14 +45,18 @@ struct BlockShape {
   int64_t stride;
   bool operator==(const BlockShape&) const = default;
 };
-// Whether a block is better computed by these calls than by those one by one: as Arithmetic::fusing says,
-// else as measured (keep_fused), else not; with deterministic_convolutions as if nothing were measured.
-bool prefers_fused(const BlockShape& block);
+// How a block is computed: by these calls one by one, fused, or fused with wgmma where there are such kernels. As
+// Arithmetic::fusing says, else as measured (keep_block_kernels), else one by one; with deterministic_convolutions as
+// if nothing were measured.
+enum class BlockKernels : uint8_t { one_by_one, fused, wgmma };
+const char* name_of(BlockKernels kernels);
+BlockKernels block_kernels(const BlockShape& block);
+bool has_wgmma(const BlockShape& block);  // whether wgmma is another way than fused
 // What a measurement found, for this process and, in the file of RINGTAPE_CONV_PLANS, for later ones; what it found
 // before is forgotten. Of a block that can be fused.
-void keep_fused(const BlockShape& block, bool fused);
+void keep_block_kernels(const BlockShape& block, BlockKernels kernels);
 
-// While it lives, notes the different blocks that can be fused and for which this thread asks prefers_fused().
+// While it lives, notes the different blocks that can be fused and for which this thread asks block_kernels().
 class AskedBlocks {
  public:
   AskedBlocks();
@@ -65,14 +71,15 @@ class AskedBlocks {
 
 namespace cuda {
 [[gnu::weak]] bool can_fuse(int gpu, int64_t channels);
-[[gnu::weak]] bool prefers_fused(const BlockShape& block);  // by measurement
-[[gnu::weak]] void keep_fused(const BlockShape& block, bool fused);
+[[gnu::weak]] BlockKernels block_kernels(const BlockShape& block);  // by measurement
+[[gnu::weak]] void keep_block_kernels(const BlockShape& block, BlockKernels kernels);
+[[gnu::weak]] bool wgmma_claims(int gpu, DType dtype, const Shape& x, const Shape& w, const Window& window);
 // Whether it has been done; false, without any effect, if these operands cannot be fused.
 [[gnu::weak]] bool fused_forward(View y, View mean, View var, const NormOperand& x, View w, const Window& window,
-                                 const RunningUpdate& running);
+                                 const RunningUpdate& running, bool wgmma);
 [[gnu::weak]] bool fused_backward_data(View dx, View db, View dw, View dy, View w, const NormOperand& x, View skip,
                                        const Window& window);
-[[gnu::weak]] bool fused_backward_weights(View dw, View dy, const NormOperand& x, const Window& window);
+[[gnu::weak]] bool fused_backward_weights(View dw, View dy, const NormOperand& x, const Window& window, bool wgmma);
 }  // namespace cuda
 
 }  // namespace ringtape

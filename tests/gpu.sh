@@ -17,7 +17,7 @@ bandwidth and FLOP/s, training steps of ResNet-18, the same in PyTorch where pyt
 backend, compute-sanitizer, benchmarks, trainings on GPU and CPU. A stage that fails does not stop the others. FOLDER
 gets stages.txt, a line a stage as soon as it has ended; in the end report.md, results.json and logs.tar.gz. Data sets
 other than the generated one are looked for in RINGTAPE_DATA_DIR.
-  --pack FILE           builds the programs here, for -DCMAKE_CUDA_ARCHITECTURES [90-real], and packs them in a .tar.xz
+  --pack FILE           builds the programs here, for -DCMAKE_CUDA_ARCHITECTURES [90a-real], and packs them in a .tar.xz
                         with these scripts and the libraries that a bare machine lacks. On that machine, which needs
                         CUDA 13's libraries, of the toolkit or Python's wheels, cuDNN and NCCL, but no compiler:
                         python3 -m tarfile -e FILE . && ringtape-gpu/tests/gpu.sh
@@ -107,6 +107,9 @@ stage libraries 60 bash -c 'find_libraries "$@"' bash "$build/ringtape" "$build"
   "$build"/tests/cuda_*_test"$checked" || finish 0
 
 stage doctor 60 "$build/ringtape" doctor --device cuda
+# What Hopper's descriptors mean; if something else than our kernels expect, these stay off.
+probe=$build/tests/cuda_wgmma_test$checked
+if [[ -x $probe ]]; then stage probe 60 "$probe" '--gtest_filter=CudaWgmmaProbe.*'; fi
 ceilings
 if wants steps; then steps; fi
 if wants pytorch && ! $quick; then pytorch; fi

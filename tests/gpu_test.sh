@@ -99,8 +99,9 @@ passed step resnet18 bf16 2048 cuda: 69000 images/s
 passed step resnet18-nograph bf16 128 cuda: 69000 images/s
 passed step resnet18-own bf16 128 cuda: 69000 images/s
 passed step resnet18-fused bf16 128 cuda: 69000 images/s
+passed step resnet18-wgmma bf16 128 cuda: 69000 images/s
 passed tune bf16 128
-passed step resnet18-tuned bf16 128 cuda: 69000 images/s" "$(head -n 15 <<<"$stages")"
+passed step resnet18-tuned bf16 128 cuda: 69000 images/s" "$(head -n 16 <<<"$stages")"
 expect "PyTorch" "skipped pytorch resnet18 bf16 512: python3 has no torch with CUDA" "$(of_stage pytorch.*)"
 expect "a failed test" "failed cuda_conv_test: exit status 1: [ FAILED ] Conv.Wide (1 ms)" "$(of_stage cuda_conv_test)"
 expect "the others go on" "passed cuda_kernels_test: 7 tests, 2 tests skipped" "$(of_stage cuda_kernels_test)"
@@ -108,7 +109,7 @@ expect "without NVIDIA's libraries" "passed own cuda_conv_test" "$(of_stage "own
 expect "the last stages" "passed resume bitwise|passed train mlp f32 shapes cpu|passed method swav shapes cuda" \
   "$(grep -E 'bitwise|mlp.*shapes cpu|swav' <<<"$stages" | paste -sd '|')"
 expect "what sanitizers see" "" "$(grep -v -e 'cuda_blas_test.*with 01' -e 'with 00' sanitized || true)"
-contain "the architecture of the GPU" "-DCMAKE_CUDA_ARCHITECTURES=90" "$(cat cmake-calls)"
+contain "the architecture of the GPU" "-DCMAKE_CUDA_ARCHITECTURES=90a" "$(cat cmake-calls)"
 contain "the report" "| cuda_conv_test | failed |" "$(cat report/report.md)"
 contain "the ceilings" "| bf16 | peak copy GB/s 4,322 |" "$(cat report/report.md)"
 contain "the logs" "logs/doctor.log" "$(tar -tzf report/logs.tar.gz)"
@@ -181,7 +182,7 @@ contain "what the report says of them" "| programs | built here, emulated |" "$(
 : >cmake-calls
 run --pack "$work/there/gpu.tar.xz" -DCMAKE_CUDA_ARCHITECTURES=100-real --revision 1b2c3d4
 expect "--pack" "0 gpu.sh: $work/there/gpu.tar.xz: " "$status $(tail -n 1 <<<"$said" | sed 's/xz: .*/xz: /')"
-contain "other architectures" "-DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_CUDA_ARCHITECTURES=100-real" \
+contain "other architectures" "-DCMAKE_CUDA_ARCHITECTURES=90a-real -DCMAKE_CUDA_ARCHITECTURES=100-real" \
   "$(cat cmake-calls)"
 contain "what is built" "--target ringtape_binary ops_bench cuda_conv_test cuda_kernels_test" "$(cat cmake-calls)"
 fake nvidia-smi 'echo "NVIDIA H200, 580.65.06, 9.0, 143771 MiB"'

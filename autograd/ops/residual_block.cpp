@@ -49,8 +49,8 @@ Shape result_of(const Shape& image, const Tensor& x, const ConvNorm& c, int64_t 
 }
 
 // The convolution of x, and the statistics of its result.
-Layer run(const NormOperand& x, const ConvNorm& c, int64_t stride, const Shape& shape,
-          const BatchNormOptions& options) {
+Layer run(const NormOperand& x, const ConvNorm& c, int64_t stride, const Shape& shape, const BatchNormOptions& options,
+          bool wgmma) {
   const Window window = window_of(c.w, stride);
   const Tensor raw(shape, x.raw.dtype(), x.raw.device()), mean({shape[3]}, wide_dtype(x.raw), x.raw.device());
   const Layer out{contiguous(c.w), contiguous(c.scale), contiguous(c.shift), raw, mean, empty_like(mean),
@@ -59,7 +59,7 @@ Layer run(const NormOperand& x, const ConvNorm& c, int64_t stride, const Shape& 
   RunningUpdate update{.momentum = options.momentum, .correction = double(count) / double(count - 1)};
   if (c.running.mean.defined() && !recomputing())
     update.mean = c.running.mean, update.var = c.running.var, update.batches = c.running.batches;
-  conv_norm_forward(out.raw, out.mean, out.var, x, out.w, window, update);
+  conv_norm_forward(out.raw, out.mean, out.var, x, out.w, window, update, wgmma);
   if (update.mean.data)
     for (const Tensor& t : {c.running.mean, c.running.var, c.running.batches})
       t.storage()->written_by("residual_block");
@@ -97,7 +97,7 @@ Gradients gradients(const Layer& l, size_t i, DType own) {
 
 bool fuses_residual_block(const Tensor& x, const Tensor& w, int64_t stride) {
   const DType dtype = autocast("residual_block", x, w) ? autocast_dtype() : x.dtype();
-  return prefers_fused({x.device(), dtype, x.shape(), w.shape(), stride});
+  return block_kernels({x.device(), dtype, x.shape(), w.shape(), stride}) != BlockKernels::one_by_one;
 }
 
 Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& second0, const ConvNorm& shortcut0,
@@ -121,16 +121,17 @@ Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& 
               of_shortcut = projects ? result_of(x.shape(), x, by[kShortcut], stride, "the shortcut's w") : x.shape();
   RT_CHECK_AS(ShapeError, of_shortcut == shape, "residual_block: a shortcut of shape ", of_shortcut, " for results of ",
               shape);
-  const Layer first = run({x}, by[0], stride, inside, options);
+  const bool wgmma = block_kernels({x.device(), x.dtype(), x.shape(), by[0].w.shape(), stride}) == BlockKernels::wgmma;
+  const Layer first = run({x}, by[0], stride, inside, options, wgmma);
   Layer shortcut;  // before the second, as one by one: ranks that share weights use them in one order
   Tensor added = x;
   if (projects) {
-    shortcut = run({x}, by[kShortcut], stride, shape, options);
+    shortcut = run({x}, by[kShortcut], stride, shape, options, wgmma);
     added = empty_like(shortcut.raw);
     batch_norm_forward(added, {}, shortcut.raw, {}, shortcut.mean, shortcut.var, shortcut.scale, shortcut.shift,
                        options.eps, Activation::none);
   }
-  const Layer second = run(first.normalized(), by[1], 1, shape, options);
+  const Layer second = run(first.normalized(), by[1], 1, shape, options, wgmma);
   const Tensor y = empty_like(second.raw),
                mask = grad_enabled() ? Tensor({batch_norm_mask_bytes(y.size())}, DType::u8, y.device()) : Tensor();
   batch_norm_forward(y, mask, second.raw, added, second.mean, second.var, second.scale, second.shift, options.eps,
@@ -139,7 +140,7 @@ Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& 
   if (projects) layers.emplace_back(shortcut, own[kShortcut]);
   return record(
       "residual_block", inputs, y,
-      [x = save(x), mask = save(mask), layers = std::move(layers)](const Tensor& dy0) -> Tensors {
+      [x = save(x), mask = save(mask), layers = std::move(layers), wgmma](const Tensor& dy0) -> Tensors {
         const Tensor dy = contiguous(dy0), dz = empty_like(dy);
         Tensors out(1);
         const auto add = [&out](const Gradients& g) { out.insert(out.end(), {g.w, g.scale, g.shift}); };
@@ -160,7 +161,7 @@ Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& 
           const Tensor dsecond = through_norm(second, of_second, dy, *mask, dz);
           conv_norm_backward_data(dfirst, of_first.shift, of_first.scale, dsecond, second.w, first.normalized(), {},
                                   second.window);
-          if (needs_grad(4)) conv_norm_backward_weights(of_second.w, dsecond, first.normalized(), second.window);
+          if (needs_grad(4)) conv_norm_backward_weights(of_second.w, dsecond, first.normalized(), second.window, wgmma);
         }
         add(of_first), add(of_second);
 
@@ -180,7 +181,7 @@ Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& 
           out[0] = empty_like(*x);
           conv_norm_backward_data(out[0], {}, {}, dfirst, first.w, plain, skip, first.window);
         }
-        if (needs_grad(1)) conv_norm_backward_weights(of_first.w, dfirst, plain, first.window);
+        if (needs_grad(1)) conv_norm_backward_weights(of_first.w, dfirst, plain, first.window, wgmma);
         return out;
       });
 }

@@ -319,33 +319,37 @@ TEST_F(CudaResidualBlock, ALayerThatNormalisesOtherwiseIsNotFused) {
 }
 
 TEST_F(CudaResidualBlock, ChoicesAreKept) {
+  using enum BlockKernels;
   const BlockShape block{kCuda, DType::bf16, {8, 4, 4, 32}, {32, 3, 3, 32}, 1};
   BlockShape other = block;
   other.x = {9, 4, 4, 32};
   AskedBlocks asked;
-  EXPECT_FALSE(prefers_fused(block));                 // it was not measured
-  keep_fused(block, false), keep_fused(block, true);  // the last one counts
-  EXPECT_TRUE(prefers_fused(block));
-  EXPECT_FALSE(prefers_fused(other));
-  for (const bool set : {false, true}) {
-    const Fused now(set);
-    EXPECT_EQ(prefers_fused(block), set);
+  EXPECT_EQ(block_kernels(block), one_by_one);  // it was not measured
+  for (const BlockKernels kept : {wgmma, one_by_one, fused}) {
+    keep_block_kernels(block, kept);  // the last one counts
+    EXPECT_EQ(block_kernels(block), kept);
   }
-  EXPECT_TRUE(prefers_fused(block));
+  EXPECT_EQ(block_kernels(other), one_by_one);
+  for (const auto& [set, want] :
+       {std::pair(Fusing::never, one_by_one), std::pair(Fusing::always, fused), std::pair(Fusing::with_wgmma, wgmma)}) {
+    const ArithmeticScope now(&Arithmetic::fusing, set);
+    EXPECT_EQ(block_kernels(block), want);
+  }
+  EXPECT_EQ(block_kernels(block), fused);
   {
     const ArithmeticScope unmeasured(&Arithmetic::deterministic_convolutions, true);
-    EXPECT_FALSE(prefers_fused(block));
+    EXPECT_EQ(block_kernels(block), one_by_one);
   }
   EXPECT_EQ(asked.blocks, (std::vector<BlockShape>{block, other}));
   BlockShape f32 = block, few = block, on_cpu = block, many = block;
   f32.dtype = DType::f32, few.w = {48, 3, 3, 32}, on_cpu.device = {}, many.w = {1 << 20, 3, 3, 32};
-  for (const BlockShape& b : {f32, few, on_cpu, many}) EXPECT_FALSE(prefers_fused(b));
+  for (const BlockShape& b : {f32, few, on_cpu, many}) EXPECT_EQ(block_kernels(b), one_by_one);
   EXPECT_EQ(asked.blocks.size(), 2u);
   const Tf32 now;
-  keep_fused(f32, true);
-  EXPECT_TRUE(prefers_fused(f32));
-  keep_fused(f32, false);
-  EXPECT_FALSE(prefers_fused(f32));
+  for (const BlockKernels kept : {fused, one_by_one}) {
+    keep_block_kernels(f32, kept);
+    EXPECT_EQ(block_kernels(f32), kept);
+  }
   std::ifstream file(plans);
   std::string text((std::istreambuf_iterator<char>(file)), {});
   EXPECT_MENTIONS(text, "stride 1\tone by one\n");

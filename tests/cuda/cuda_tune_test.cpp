@@ -33,7 +33,7 @@ TEST_F(CudaTune, ChecksAndKeepsEveryBlock) {
     EXPECT_GT(b["fused_us"].get<double>(), 0) << i;
     EXPECT_MENTIONS(kept,
                     concat(", bf16, x ", b["x"].get<std::string>(), ", w ", b["w"].get<std::string>(), ", stride ",
-                           b["stride"].get<int64_t>(), '\t', b["fused"].get<bool>() ? "fused" : "one by one", '\n'));
+                           b["stride"].get<int64_t>(), '\t', b["used"].get<std::string>(), '\n'));
   }
 }
 

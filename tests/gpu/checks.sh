@@ -34,6 +34,7 @@ steps() {
     other_step nograph "$batch" --no-graph
     RINGTAPE_CUDNN=0 RINGTAPE_FUSED_CONV=0 other_step own "$batch"
     RINGTAPE_CUDNN=0 RINGTAPE_FUSED_CONV=1 other_step fused "$batch"
+    RINGTAPE_CUDNN=0 RINGTAPE_FUSED_CONV=2 other_step wgmma "$batch"
     stage "tune bf16 $batch" 60 env RINGTAPE_CONV_PLANS="$out/logs/plans" \
       "$build/ringtape" bench tune --precision bf16 --batch-size "$(sized "$batch" 2)" "${small[@]}"
     RINGTAPE_CONV_PLANS="$out/logs/plans" other_step tuned "$batch"

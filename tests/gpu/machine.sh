@@ -34,9 +34,9 @@ targets() {
   for source in tests/cuda/*_test.cpp; do basename "$source" .cpp; done | sed "s/\$/$checked/"
 }
 
-configure_for() { # ARCHITECTURES: sets the commands; those among the definitions go before them
+configure_for() { # ARCHITECTURE: sets the commands; those among the definitions go before them
   local to=()
-  $rehearse || to=("-DCMAKE_CUDA_ARCHITECTURES=$1")
+  $rehearse || to=("-DCMAKE_CUDA_ARCHITECTURES=${1/#90/90a}") # with Hopper's own instructions
   configure=(cmake --preset "$preset" -B "$build" "${to[@]}" "${definitions[@]}")
   build_command=(cmake --build "$build" --parallel "$cores")
   mapfile -t to < <(targets)

@@ -84,58 +84,64 @@ double difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 
 struct Tuned {
   BlockShape block;
-  double seconds[2] = {};  // one by one, fused
-  double difference = 0;
-  bool right = false, fused = false;
+  std::vector<double> seconds;  // by BlockKernels, those that there are
+  double difference = 0;        // the largest of others from those one by one
+  bool right = false;
+  BlockKernels used = BlockKernels::one_by_one;
 };
 
 // Sums in another order move a few roundings, and with them ReLUs of numbers near 0.
 constexpr double kMaxDifference = 0.02;
 
+constexpr Fusing kWays[] = {Fusing::never, Fusing::always, Fusing::with_wgmma};  // by BlockKernels
+
 Tuned tune(const BlockShape& block) {
   constexpr int kRounds = 5;
   constexpr double kRoundSeconds = 0.02, kEnough = 1;  // seconds
+  const size_t ways = has_wgmma(block) ? 3 : 2;
   Trial trial(block);
-  std::vector<Tensor> results[2];
-  std::shared_ptr<RecordedWork> works[2];
-  std::vector<double> seconds[2];
+  std::vector<std::vector<Tensor>> results(ways);
+  std::vector<std::shared_ptr<RecordedWork>> works(ways);
+  std::vector<std::vector<double>> seconds(ways);
   double total = 0;
-  const auto measure = [&](int fused, int launches) {
-    seconds[fused].push_back(trial.seconds(*works[fused], launches));
-    total += seconds[fused].back() * launches;
+  const auto measure = [&](size_t way, int launches) {
+    seconds[way].push_back(trial.seconds(*works[way], launches));
+    total += seconds[way].back() * launches;
   };
-  for (const int fused : {0, 1}) {
-    const ArithmeticScope scope(&Arithmetic::fusing, fused == 1 ? Fusing::always : Fusing::never);
-    results[fused] = trial.run();
-    works[fused] = trial.record();
-    measure(fused, 1);
+  Tuned out{block, {}};
+  for (size_t way = 0; way < ways; ++way) {
+    const ArithmeticScope scope(&Arithmetic::fusing, kWays[way]);
+    results[way] = trial.run();
+    works[way] = trial.record();
+    measure(way, 1);
+    out.difference = std::max(out.difference, difference(results[way], results[0]));
   }
-  Tuned out{block};
-  out.difference = difference(results[1], results[0]);
   out.right = out.difference <= kMaxDifference;
   for (int round = 0; out.right && round < kRounds && total < kEnough; ++round)
-    for (const int fused : {0, 1}) measure(fused, int(std::clamp(kRoundSeconds / seconds[fused][0], 1.0, 1000.0)));
-  for (int i = 0; i < 2; ++i) {
-    std::sort(seconds[i].begin(), seconds[i].end());
-    out.seconds[i] = seconds[i][seconds[i].size() / 2];
+    for (size_t way = 0; way < ways; ++way) measure(way, int(std::clamp(kRoundSeconds / seconds[way][0], 1.0, 1000.0)));
+  for (std::vector<double>& each : seconds) {
+    std::sort(each.begin(), each.end());
+    out.seconds.push_back(each[each.size() / 2]);
   }
-  out.fused = out.right && out.seconds[1] < out.seconds[0];
-  keep_fused(block, out.fused);
+  if (out.right) out.used = BlockKernels(std::ranges::min_element(out.seconds) - out.seconds.begin());
+  keep_block_kernels(block, out.used);
   return out;
 }
 
 Json json_of(const Tuned& t) {
+  constexpr const char* names[] = {"one_by_one_us", "fused_us", "wgmma_us"};
   Json out{{"x", t.block.x.str()},       {"w", t.block.w.str()}, {"stride", t.block.stride},
-           {"difference", t.difference}, {"right", t.right},     {"fused", t.fused}};
-  if (t.right) out["one_by_one_us"] = 1e6 * t.seconds[0], out["fused_us"] = 1e6 * t.seconds[1];
+           {"difference", t.difference}, {"right", t.right},     {"used", name_of(t.used)}};
+  for (size_t i = 0; t.right && i < t.seconds.size(); ++i) out[names[i]] = 1e6 * t.seconds[i];
   return out;
 }
 
 std::string line_of(const Tuned& t) {
   std::string out = fmt::format("{:<22} {:<18} {:>6}", t.block.x.str(), t.block.w.str(), t.block.stride);
-  if (t.right) out += fmt::format(" {:>10.1f} {:>10.1f}", 1e6 * t.seconds[0], 1e6 * t.seconds[1]);
-  else out += fmt::format(" {:>10} {:>10}", "", "wrong");
-  return out + fmt::format(" {:>10.4f}  {}", t.difference, t.fused ? "fused" : "one by one");
+  for (size_t i = 0; i < std::size(kWays); ++i)
+    out += t.right && i < t.seconds.size() ? fmt::format(" {:>10.1f}", 1e6 * t.seconds[i])
+                                           : fmt::format(" {:>10}", t.right ? "" : "wrong");
+  return out + fmt::format(" {:>10.4f}  {}", t.difference, name_of(t.used));
 }
 
 const std::string_view kFlags[] = {"model", "batch-size", "device", "precision", "pixels", "json"};
@@ -157,10 +163,10 @@ int run_bench_tune(const Invocation& invocation) {
               " channels, --precision bf16, f16 or tf32, and a GPU of compute capability 8.0 or later");
   const std::vector<BlockShape> blocks = asked.blocks;
   if (!options.run.json)
-    std::printf("on %s, %s, %s\n%-22s %-18s %6s %10s %10s %10s  %s\n",
+    std::printf("on %s, %s, %s\n%-22s %-18s %6s %10s %10s %10s %10s  %s\n",
                 runtime(bench.device()).describe(bench.device().index).c_str(), cuda_versions().c_str(),
                 options.execution.precision.c_str(), "images", "first weights", "stride", "apart us", "fused us",
-                "difference", "used");
+                "wgmma us", "difference", "used");
   Json all = Json::list();
   bool right = true;
   for (const BlockShape& block : blocks) {

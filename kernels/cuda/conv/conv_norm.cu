@@ -1,7 +1,8 @@
 #include "kernels/conv_norm.h"
 
 #include "kernels/cuda/conv/conv_operands.cuh"
-#include "kernels/cuda/norm_channels.cuh"
+#include "kernels/cuda/conv/conv_sums.cuh"
+#include "kernels/cuda/conv/wgmma_conv.h"
 #include "kernels/cuda/reduce.cuh"
 
 // One matrix product by tensor cores for each pass (gemm_mma.cuh). Raw tensors are normalised in shared memory, by the
@@ -10,12 +11,6 @@
 // both nine times asks more of the second-level cache than the pass does.
 namespace ringtape::cuda {
 namespace {
-
-using ChannelsF = Channels<float>;
-
-ChannelsF channels_of(const Tensor& mean, const Tensor& var, const Tensor& w, double eps) {
-  return {View(mean), View(var), View(w), eps};
-}
 
 // Images, as a NormOperand says.
 template <class X> struct NormalizedImages : X {
@@ -59,10 +54,6 @@ void combine_parts(Device device, const R& r, const Part* parts, int64_t tiles, 
 int64_t tiles_of(int64_t rows) { return divide_up(rows, kMmaRows); }
 
 // Images with the moments of their channels.
-struct alignas(16) MomentsPart {
-  Moments<float>::Acc moments;
-  __device__ operator Moments<float>::Acc() const { return moments; }
-};
 template <class T> struct ColumnMoments {
   using Of = Moments<float>;
   using Acc = Of::Acc;
@@ -217,7 +208,13 @@ bool can_fuse(int gpu, int64_t channels) {
 }
 
 bool fused_forward(View y, View mean, View var, const NormOperand& x, View w, const Window& window,
-                   const RunningUpdate& running) {
+                   const RunningUpdate& running, bool wgmma) {
+  if (wgmma)
+    if (const auto left = wgmma_forward(y, x, w, window)) {
+      combine_parts(y.device, Statistics<float>(mean, var, running),
+                    static_cast<const MomentsPart*>(View(left->parts).data), left->number, y.dims[3]);
+      return true;
+    }
   const ConvSizes z(y, x.raw, w, window);
   if (!fits(z)) return false;
   return dispatch_fused(y.dtype, [&]<class T>() {
@@ -255,7 +252,13 @@ bool fused_backward_data(View dx, View db, View dw, View dy, View w, const NormO
   });
 }
 
-bool fused_backward_weights(View dw, View dy, const NormOperand& x, const Window& window) {
+bool fused_backward_weights(View dw, View dy, const NormOperand& x, const Window& window, bool wgmma) {
+  if (wgmma)
+    if (const auto left = wgmma_weights(dw.shape(), dy, x, window))
+      return dispatch_fused(dy.dtype, [&]<class T>() {
+        add_parts<T>(dw, View(left->parts).as<float>(), left->number);
+        return true;
+      });
   const ConvSizes z(dy, x.raw, dw, window);
   if (!fits(z)) return false;
   return dispatch_fused(dy.dtype, [&]<class T>() {

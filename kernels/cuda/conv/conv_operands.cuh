@@ -329,6 +329,14 @@ int64_t chunk_of(const Product& p) {
 }
 static_assert(kMaxMmaDepth % kGemmDepth == 0);
 
+// dw, of T or what T computes in: the sum of so many parts.
+template <class T> void add_parts(const View& dw, const compute_t<T>* part, int64_t number) {
+  const auto add = [&]<class D>() {
+    launch<add_parts_kernel<D>>(dw.device, covering(dw.device, dw.size()), dw.as<D>(), part, number, dw.size());
+  };
+  dw.dtype == dtype_of<T>::value ? add.template operator()<T>() : add.template operator()<compute_t<T>>();
+}
+
 // dw, of T or what T computes in, of operands of T: the sum of what product(result, sizes) makes of each chunk of the
 // depth; it may decline by false.
 template <class T, class F> bool weight_gradient(const View& dw, const ConvSizes& z, const F& product) {
@@ -338,10 +346,7 @@ template <class T, class F> bool weight_gradient(const View& dw, const ConvSizes
   const Tensor parts({p.chunks(), dw.size()}, dtype_of<C>::value, dw.device);
   C* const part = View(parts).as<C>();
   if (!product(Parts<C>{part, p.batch, p.m, p.n}, p)) return false;
-  const auto add = [&]<class D>() {
-    launch<add_parts_kernel<D>>(dw.device, covering(dw.device, dw.size()), dw.as<D>(), part, p.chunks(), dw.size());
-  };
-  dw.dtype == dtype_of<T>::value ? add.template operator()<T>() : add.template operator()<C>();
+  add_parts<T>(dw, part, p.chunks());
   return true;
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -20,29 +22,32 @@ std::string problem_of(const BlockShape& b) {
                 ", w ", b.w, ", stride ", b.stride);
 }
 
+constexpr BlockKernels kAll[] = {BlockKernels::one_by_one, BlockKernels::fused, BlockKernels::wgmma};
+
 std::mutex mutex;
-std::map<std::string, bool>& known() {
-  static auto* const map = new std::map<std::string, bool>;
+std::map<std::string, BlockKernels>& known() {
+  static auto* const map = new std::map<std::string, BlockKernels>;
   return *map;
 }
 
 }  // namespace
 
-bool prefers_fused(const BlockShape& block) {
-  if (arithmetic().deterministic_convolutions || !plan_choices()) return false;
+BlockKernels block_kernels(const BlockShape& block) {
+  if (arithmetic().deterministic_convolutions || !plan_choices()) return BlockKernels::one_by_one;
   const std::string problem = problem_of(block);
   const std::lock_guard lock(mutex);
   if (const auto at = known().find(problem); at != known().end()) return at->second;
   const auto kept = plan_choices()->find(problem);
-  return known().emplace(problem, kept && *kept == "fused").first->second;
+  const auto found = std::ranges::find_if(kAll, [&](BlockKernels k) { return kept && *kept == name_of(k); });
+  return known().emplace(problem, found == std::end(kAll) ? BlockKernels::one_by_one : *found).first->second;
 }
 
-void keep_fused(const BlockShape& block, bool fused) {
+void keep_block_kernels(const BlockShape& block, BlockKernels kernels) {
   if (!plan_choices()) return;
   const std::string problem = problem_of(block);
   const std::lock_guard lock(mutex);
-  plan_choices()->replace(problem, fused ? "fused" : "one by one");
-  known()[problem] = fused;
+  plan_choices()->replace(problem, name_of(kernels));
+  known()[problem] = kernels;
 }
 
 }  // namespace ringtape::cuda

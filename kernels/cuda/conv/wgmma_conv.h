@@ -1,0 +1,23 @@
+#pragma once
+#include <optional>
+
+#include "kernels/conv_norm.h"
+
+// Convolutions by Hopper's own instructions, on GPUs of compute capability 9.0, in builds for 90a: 3x3 with stride 1
+// and padding 1, of 64 to 64 or 128 to 128 channels of 32x32 or 16x16 places, in bf16 or f16. wgmma_claims() of
+// kernels/conv_norm.h says so.
+namespace ringtape::cuda {
+
+// Sums that are left for kernels of conv_norm.cu: (number, channels) of what the pass leaves.
+struct ConvParts {
+  Tensor parts;
+  int64_t number;
+};
+
+// y = the convolution of x by w; leaves MomentsPart of y. nullopt, without any effect, for other convolutions.
+std::optional<ConvParts> wgmma_forward(View y, const NormOperand& x, View w, const Window& window);
+
+// Parts of the gradient, f32, of weights of shape dw.
+std::optional<ConvParts> wgmma_weights(const Shape& dw, View dy, const NormOperand& x, const Window& window);
+
+}  // namespace ringtape::cuda

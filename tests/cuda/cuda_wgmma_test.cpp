@@ -1,0 +1,239 @@
+// Convolutions by Hopper's own instructions, beside those by mma.sync and in f64.
+#include <cmath>
+#include <optional>
+
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "core/cuda/device.h"
+#include "kernels/arithmetic.h"
+#include "kernels/conv_norm.h"
+#include "tests/support/conv_cases.h"
+#include "tests/support/cuda_support.h"
+#include "tests/support/cuda_tensors.h"
+#include "tests/support/noise.h"
+#include "tests/support/support.h"
+
+namespace ringtape {
+namespace {
+
+using test::kCuda;
+using test::noise;
+using test::conv::norm_error;
+
+constexpr double kEps = 1e-5, kSums = 1e-5;
+double rounding(DType dtype) { return dtype == DType::bf16 ? 0x1p-8 : 0x1p-11; }
+const Window kWindow = square_window(1, 1);
+
+struct Layer {
+  int64_t n, width, channels;
+  Shape image() const { return {n, width, width, channels}; }
+  Shape weights() const { return {channels, 3, 3, channels}; }
+};
+
+struct Operands {
+  Tensor x, dy, w, mean, var, scale, shift;
+  NormOperand normalized() const { return {x, mean, var, scale, shift, kEps}; }
+};
+
+// Whole: numbers whose sums are exact.
+Operands operands(const Layer& c, DType dtype, DType wide, Device device, bool whole = false) {
+  const double spread = 1 / std::sqrt(9.0 * double(c.channels));
+  const auto drawn = [&](const Shape& s, uint64_t seed, double mean, double deviation) {
+    const Tensor x = noise(s, seed, mean, deviation);
+    return to(cast(cast(whole ? round(x) : x, DType::bf16), dtype), device);
+  };
+  const auto channel = [&](uint64_t seed, double mean, double deviation) {
+    const Tensor x = noise({c.channels}, seed, mean, deviation);
+    return to(cast(cast(x, DType::f32), wide), device);
+  };
+  return {drawn(c.image(), 1, 0.5, 2), drawn(c.image(), 7, 0, 1), drawn(c.weights(), 2, 0, whole ? 1 : spread),
+          channel(3, 0.5, 0.1),        channel(4, 4, 0.1),        channel(5, 1, 0.2),
+          channel(6, 0, 0.2)};
+}
+
+struct Results {
+  Tensor y, mean, var;
+};
+Results forward(const NormOperand& x, const Tensor& w, const Window& window, bool wgmma) {
+  const Shape& s = x.raw.shape();
+  const DType wide = x.raw.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor y({s[0], window.rows(s[1], 3), window.columns(s[2], 3), w.dim(0)}, x.raw.dtype(), x.raw.device());
+  Results out{y, full({w.dim(0)}, 7, wide, y.device()), full({w.dim(0)}, 7, wide, y.device())};
+  const ArithmeticScope fused(&Arithmetic::fusing, Fusing::always);
+  conv_norm_forward(out.y, out.mean, out.var, x, w, window, {}, wgmma);
+  synchronize(y.device());
+  return out;
+}
+
+Tensor weights(const NormOperand& x, const Tensor& dy, const Shape& shape, bool wgmma) {
+  const Tensor dw(shape, dy.dtype() == DType::f64 ? DType::f64 : DType::f32, dy.device());
+  const ArithmeticScope fused(&Arithmetic::fusing, Fusing::always);
+  conv_norm_backward_weights(dw, dy, x, kWindow, wgmma);
+  synchronize(dy.device());
+  return dw;
+}
+
+// Launches of kernels by wgmma; nothing where they are not counted.
+std::optional<uint64_t> launches() {
+#if defined(RINGTAPE_EMULATION_BUILD)
+  uint64_t sum = 0;
+  for (const emulation::KernelRun& k : emulation::kernels())
+    if (k.name.find("wgmma_") != std::string::npos) sum += k.launches[0] + k.launches[1] + k.launches[2];
+  return sum;
+#else
+  return {};
+#endif
+}
+
+// The results, and how many kernels by wgmma made them.
+std::pair<Results, uint64_t> counted(const NormOperand& x, const Tensor& w, const Window& window = kWindow) {
+  const auto before = launches();
+  Results out = forward(x, w, window, true);
+  return {out, before ? *launches() - *before : 1};
+}
+
+bool same(const Tensor& a, const Tensor& b) { return test::same_bytes(to(a, Device{}), to(b, Device{})); }
+
+bool on_hopper() {
+  return cuda::wgmma_claims && available(kCuda) &&
+         cuda::wgmma_claims(0, DType::bf16, {1, 32, 32, 64}, {64, 3, 3, 64}, kWindow);
+}
+
+class CudaWgmma : public testing::TestWithParam<Layer> {
+ protected:
+  void SetUp() override {
+    RT_NEEDS_CUDA();
+    if (!on_hopper()) GTEST_SKIP() << "no GPU of compute capability 9.0, or a build without 90a";
+  }
+};
+class CudaWgmmaForward : public CudaWgmma {};
+
+TEST_P(CudaWgmmaForward, IsNearF64) {
+  const Layer& c = GetParam();
+  const Operands exact = operands(c, DType::f64, DType::f64, Device{});
+  const Results in_f64 = forward(exact.normalized(), exact.w, kWindow, false);
+  const Tensor dw_in_f64 = weights(exact.normalized(), exact.dy, c.weights(), false);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    SCOPED_TRACE(std::string(name_of(dtype)));
+    const Operands o = operands(c, dtype, DType::f32, kCuda);
+    const auto [got, launched] = counted(o.normalized(), o.w);
+    EXPECT_EQ(launched, 1u);
+    EXPECT_LE(norm_error(got.y, test::values(in_f64.y)), 2 * rounding(dtype));
+    EXPECT_LE(norm_error(got.mean, test::values(in_f64.mean)), 2 * rounding(dtype));
+    EXPECT_LE(norm_error(got.var, test::values(in_f64.var)), 2 * rounding(dtype));
+    const auto before = launches();
+    const Tensor dw = weights(o.normalized(), o.dy, c.weights(), true);
+    EXPECT_TRUE(!before || *launches() == *before + 1);
+    EXPECT_LE(norm_error(dw, test::values(dw_in_f64)), 2 * rounding(dtype));
+    const Tensor y = cast(to(got.y, Device{}), DType::f64);  // its sums are of what was written
+    const Tensor mean = ringtape::mean(y, {0, 1, 2}), var = ringtape::mean(square(y - mean), {0, 1, 2});
+    EXPECT_LE(norm_error(got.mean, test::values(mean)), kSums);
+    EXPECT_LE(norm_error(got.var, test::values(var)), kSums);
+  }
+}
+
+std::string name_of_layer(const testing::TestParamInfo<Layer>& info) {
+  return concat(info.param.channels, "_at_", info.param.width, "_n", info.param.n);
+}
+const Layer kLayers[] = {{1, 32, 64}, {3, 16, 64}, {1, 16, 128}, {1, 32, 128}};
+INSTANTIATE_TEST_SUITE_P(Layers, CudaWgmmaForward, testing::ValuesIn(kLayers), name_of_layer);
+
+class CudaWgmmaWhole : public CudaWgmma {};
+
+// Of numbers whose sums are exact every order gives the same.
+TEST_P(CudaWgmmaWhole, NumbersGiveThoseByMma) {
+  const Layer& c = GetParam();
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    if (c.channels == 128 && dtype == DType::f16) continue;
+    const Operands o = operands(c, dtype, DType::f32, kCuda, true);
+    const auto [got, launched] = counted({o.x}, o.w);
+    EXPECT_EQ(launched, 1u);
+    const Results want = forward({o.x}, o.w, kWindow, false);
+    EXPECT_TRUE(same(got.y, want.y)) << name_of(dtype);
+    EXPECT_TRUE(same(weights({o.x}, o.dy, c.weights(), true), weights({o.x}, o.dy, c.weights(), false)));
+    EXPECT_LE(norm_error(got.mean, test::values(want.mean)), kSums);
+    EXPECT_LE(norm_error(got.var, test::values(want.var)), kSums);
+  }
+}
+
+// Of the emulation's four blocks some have a tile more than others.
+const Layer kWhole[] = {{2, 32, 64}, {5, 16, 64}, {5, 16, 128}};
+INSTANTIATE_TEST_SUITE_P(Layers, CudaWgmmaWhole, testing::ValuesIn(kWhole), name_of_layer);
+
+class CudaWgmmaOthers : public CudaWgmma {};
+
+// They are left to the other kernels, which give their bytes.
+TEST_P(CudaWgmmaOthers, AreByOtherKernels) {
+  const Layer& c = GetParam();
+  const Operands o = operands(c, DType::bf16, DType::f32, kCuda);
+  const auto [got, launched] = counted(o.normalized(), o.w);
+  EXPECT_TRUE(!launches() || launched == 0);
+  EXPECT_TRUE(same(got.y, forward(o.normalized(), o.w, kWindow, false).y));
+}
+const Layer kOthers[] = {{2, 15, 64}, {1, 17, 64}, {1, 8, 64}, {1, 16, 96}, {0, 16, 64}};
+INSTANTIATE_TEST_SUITE_P(Layers, CudaWgmmaOthers, testing::ValuesIn(kOthers), name_of_layer);
+
+TEST_P(CudaWgmma, LeavesOtherOperandsToOtherKernels) {
+  const Layer& c = GetParam();
+  const Operands o = operands(c, DType::bf16, DType::f32, kCuda);
+  Operands moved = o;
+  moved.x = test::cuda(to(o.x, Device{}), 1);
+  const Window strided = square_window(2, 1);
+  for (const auto& [x, window] : {std::pair(moved.normalized(), kWindow), std::pair(o.normalized(), strided)}) {
+    const auto [got, launched] = counted(x, o.w, window);
+    EXPECT_TRUE(!launches() || launched == 0);
+    EXPECT_LE(norm_error(got.y, test::values(forward(o.normalized(), o.w, window, false).y)), rounding(DType::bf16));
+  }
+}
+
+// Sums per channel of numbers far from 0, next to which their deviation is small; and what is not finite.
+TEST_P(CudaWgmma, MomentsNearALargeMeanAndOfWhatIsNotFinite) {
+  const Layer& c = GetParam();
+  Operands o = operands(c, DType::f16, DType::f32, kCuda);
+  fill(o.w, 0);
+  for (int64_t i = 0; i < c.channels; ++i)
+    fill(slice(slice(slice(slice(o.w, 0, i, i + 1), 1, 1, 2), 2, 1, 2), 3, i, i + 1), 32);
+  fill(o.x, 32), fill(slice(o.x, 1, 0, c.width / 2), 32 + 0x1p-3f);  // y is 1024 or 1028
+  const Results got = forward({o.x}, o.w, kWindow, true);
+  EXPECT_EQ(test::values(got.mean), std::vector<double>(size_t(c.channels), 1026));
+  EXPECT_EQ(test::values(got.var), std::vector<double>(size_t(c.channels), 4));
+  fill(slice(slice(slice(o.x, 1, 2, 3), 2, 3, 4), 3, 5, 6), NAN);
+  const auto classes = [&](const Results& r) {
+    std::vector<int> out;
+    for (const Tensor& t : {r.y, r.mean, r.var})
+      for (const double v : test::values(to(t, Device{}))) out.push_back(std::fpclassify(v));
+    return out;
+  };
+  EXPECT_EQ(classes(forward({o.x}, o.w, kWindow, true)), classes(forward({o.x}, o.w, kWindow, false)));
+}
+INSTANTIATE_TEST_SUITE_P(Layers, CudaWgmma, testing::Values(Layer{1, 16, 64}, Layer{1, 16, 128}), name_of_layer);
+
+TEST(CudaWgmmaProbe, TheGpuReadsDescriptorsAsExpected) {
+  RT_NEEDS_CUDA();
+  if (const auto& p = cuda::properties(0); p.major != 9 || p.minor != 0) GTEST_SKIP() << "only 9.0 has them";
+  EXPECT_TRUE(on_hopper()) << "the line above says what it reads otherwise; without one, this build is not for 90a";
+}
+
+#if defined(RINGTAPE_EMULATION_BUILD)
+
+// Of a GPU that reads descriptors otherwise, other kernels compute, and a line says so. The tests have two GPUs.
+TEST(CudaWgmmaProbe, AnotherMeaningLeavesTheKernelsOff) {
+  struct Restore {
+    emulation::Gpu before = emulation::gpu();
+    ~Restore() { emulation::set_gpu(before); }
+  } const restore;
+  emulation::Gpu other = restore.before;
+  other.other_descriptors = true;
+  emulation::set_gpu(other);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i)
+    EXPECT_FALSE(cuda::wgmma_claims(1, DType::bf16, {1, 16, 16, 64}, {64, 3, 3, 64}, kWindow));
+  const std::string said = testing::internal::GetCapturedStderr(), line = "kernels by wgmma are not used";
+  EXPECT_MENTIONS(said, "cuda:1: wgmma reads operands along their outer index otherwise than the manual says: " + line);
+  EXPECT_EQ(said.find(line), said.rfind(line)) << "once";
+}
+
+#endif
+
+}  // namespace
+}  // namespace ringtape
