@@ -2,11 +2,13 @@
 #include <cmath>
 #include <optional>
 
+#include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "core/cuda/device.h"
 #include "kernels/arithmetic.h"
 #include "kernels/conv_norm.h"
+#include "nn/nn.h"
 #include "tests/support/conv_cases.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/cuda_tensors.h"
@@ -113,6 +115,9 @@ TEST_P(CudaWgmmaForward, IsNearF64) {
   const Operands exact = operands(c, DType::f64, DType::f64, Device{});
   const Results in_f64 = forward(exact.normalized(), exact.w, kWindow, false);
   const Tensor dw_in_f64 = weights(exact.normalized(), exact.dy, c.weights(), false);
+  const bool plain_too = c.channels == 128;  // of others: those of whole numbers below
+  const Results plain_in_f64 = plain_too ? forward({exact.x}, exact.w, kWindow, false) : Results{};
+  const Tensor plain_dw = plain_too ? weights({exact.x}, exact.dy, c.weights(), false) : Tensor();
   for (const DType dtype : {DType::bf16, DType::f16}) {
     SCOPED_TRACE(std::string(name_of(dtype)));
     const Operands o = operands(c, dtype, DType::f32, kCuda);
@@ -125,6 +130,10 @@ TEST_P(CudaWgmmaForward, IsNearF64) {
     const Tensor dw = weights(o.normalized(), o.dy, c.weights(), true);
     EXPECT_TRUE(!before || *launches() == *before + 1);
     EXPECT_LE(norm_error(dw, test::values(dw_in_f64)), 2 * rounding(dtype));
+    if (plain_too) {
+      EXPECT_LE(norm_error(forward({o.x}, o.w, kWindow, true).y, test::values(plain_in_f64.y)), 2 * rounding(dtype));
+      EXPECT_LE(norm_error(weights({o.x}, o.dy, c.weights(), true), test::values(plain_dw)), 2 * rounding(dtype));
+    }
     const Tensor y = cast(to(got.y, Device{}), DType::f64);  // its sums are of what was written
     const Tensor mean = ringtape::mean(y, {0, 1, 2}), var = ringtape::mean(square(y - mean), {0, 1, 2});
     EXPECT_LE(norm_error(got.mean, test::values(mean)), kSums);
@@ -207,6 +216,37 @@ TEST_P(CudaWgmma, MomentsNearALargeMeanAndOfWhatIsNotFinite) {
   EXPECT_EQ(classes(forward({o.x}, o.w, kWindow, true)), classes(forward({o.x}, o.w, kWindow, false)));
 }
 INSTANTIATE_TEST_SUITE_P(Layers, CudaWgmma, testing::Values(Layer{1, 16, 64}, Layer{1, 16, 128}), name_of_layer);
+
+// A residual block, forward and backward, chooses them by its setting; its numbers are those of the fused one.
+class CudaWgmmaBlock : public CudaWgmma {};
+TEST_P(CudaWgmmaBlock, IsAsTheFusedOne) {
+  const Layer& c = GetParam();
+  const auto train = [&](Fusing fusing) {
+    const ArithmeticScope now(&Arithmetic::fusing, fusing);
+    manual_seed(7);
+    nn::BasicBlock block(c.channels, c.channels, 1);
+    nn::move_to(block, kCuda);
+    const Tensor x = leaf(to(cast(noise(c.image(), 1), DType::bf16), kCuda));
+    Tensor y;
+    {
+      const Autocast halves(DType::bf16);
+      y = block(x);
+    }
+    backward(y, to(cast(noise(y.shape(), 2), DType::bf16), kCuda));
+    std::vector<Tensor> out = {y, grad(x)};
+    for (const nn::Named& p : nn::named_parameters(block)) out.push_back(grad(*p.tensor));
+    for (Tensor& t : out) t = cast(to(t, Device{}), DType::f64);
+    return out;
+  };
+  const auto before = launches();
+  const std::vector<Tensor> got = train(Fusing::with_wgmma);
+  EXPECT_TRUE(!before || *launches() == *before + 4);  // two convolutions, forward and weights
+  const std::vector<Tensor> want = train(Fusing::always);
+  EXPECT_TRUE(!before || *launches() == *before + 4);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_LE(norm_error(got[i], test::values(want[i])), 0.01) << "tensor " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, CudaWgmmaBlock, testing::Values(Layer{1, 16, 64}), name_of_layer);
 
 TEST(CudaWgmmaProbe, TheGpuReadsDescriptorsAsExpected) {
   RT_NEEDS_CUDA();
