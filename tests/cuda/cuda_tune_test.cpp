@@ -31,9 +31,8 @@ TEST_F(CudaTune, ChecksAndKeepsEveryBlock) {
     const Json& b = blocks[i];
     EXPECT_TRUE(b["right"].get<bool>()) << i;
     EXPECT_GT(b["fused_us"].get<double>(), 0) << i;
-    EXPECT_MENTIONS(kept,
-                    concat(", bf16, x ", b["x"].get<std::string>(), ", w ", b["w"].get<std::string>(), ", stride ",
-                           b["stride"].get<int64_t>(), '\t', b["used"].get<std::string>(), '\n'));
+    EXPECT_MENTIONS(kept, concat(", bf16, x ", b["x"].get<std::string>(), ", w ", b["w"].get<std::string>(),
+                                 ", stride ", b["stride"].get<int64_t>(), '\t', b["used"].get<std::string>(), '\n'));
   }
 }
 
