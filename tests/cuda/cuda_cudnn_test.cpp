@@ -53,7 +53,7 @@ TEST_F(CudaCudnn, TheOperationUsesItAndAddsTheBias) {
 
 TEST_F(CudaCudnn, NothingIsFusedBesideIt) {
   for (const DType dtype : {DType::bf16, DType::f16})
-    EXPECT_FALSE(prefers_fused({kCuda, dtype, {8, 4, 4, 64}, {64, 3, 3, 64}, 1}));
+    EXPECT_EQ(block_kernels({kCuda, dtype, {8, 4, 4, 64}, {64, 3, 3, 64}, 1}), BlockKernels::one_by_one);
 }
 
 TEST_F(CudaCudnn, WhatItCannotDoIsLeftAsItWas) {
