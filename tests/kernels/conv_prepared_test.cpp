@@ -51,7 +51,8 @@ TEST(ConvPrepared, IsCloseToSumsInF64) {
 TEST(ConvPrepared, RoundsSixteenBitTypesOnce) {
   const Unit unit(Bf16Unit::converted);
   for (const Case& t : {kResNet[1], kResNet[4], kOdd[2], kOdd[3], kOdd[11], kOdd[17], kOdd[19]})
-    for (const auto& [dtype, eps] : {std::pair{DType::bf16, 0x1p-8}, std::pair{DType::f16, 0x1p-11}}) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      const double eps = dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
       const PreparedData d = draw_prepared(t, dtype);
       const Tensor want = in_f64(t, d);
       test::with_every_isa([&] {
