@@ -1,6 +1,7 @@
 #include "train/cli/predictor_of.h"
 
 #include "core/device.h"
+#include "kernels/arithmetic.h"
 #include "train/cli/common.h"
 #include "train/cli/trained.h"
 #include "train/inference/find_weights.h"
