@@ -144,13 +144,13 @@ def compare(args, name, width, pixels):
                         runs[way].append(output_of(command))
                 half, most = ({way: 1e3 * statistics.median(r[key] for r in each) for way, each in runs.items()}
                               for key in ["p50_s", "p99_s"])
-                torch = min((half[way] for way in ["torch", "compiled"] if way in half), default=float("nan"))
+                torch = min((half[way] for way in ["torch", "compiled"] if way in half), default=None)
                 print(f"{name + (f'-{width}' if pixels < 112 else ''):>12} {pixels:6} {batch:5} {threads:7} "
                       + " ".join(f"{half[way]:8.2f} {most[way]:8.2f}" if way in half else f"{'-':>8} {'-':>8}"
                                  for way in ["ringtape", "onnx", "torch", "compiled"])
                       + f" {1e3 * batch / half['ringtape']:9.1f}"
                       + (f" {half['onnx'] / half['ringtape']:6.2f}x" if "onnx" in half else f" {'-':>7}")
-                      + f" {torch / half['ringtape']:6.2f}x", flush=True)
+                      + (f" {torch / half['ringtape']:6.2f}x" if torch else f" {'-':>7}"), flush=True)
         here = os.path.dirname(os.path.abspath(__file__))
         first = {"ringtape": [args.binary, "predict", f"{folder}/model.safetensors", f"{folder}/image.png"],
                  "onnx": [sys.executable, "-c", FIRST["onnx"], folder],
