@@ -2,18 +2,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "autograd/create.h"
 #include "autograd/tape.h"
 
 namespace ringtape::nn {
 
+static constinit thread_local bool no_init = false;
+
+NoInit::NoInit() : before_(std::exchange(no_init, true)) {}
+NoInit::~NoInit() { no_init = before_; }
+
 Tensor uniform_fan_in(const Shape& shape, int64_t fan_in) {
+  if (no_init) return leaf(Tensor(shape));
   const double bound = fan_in > 0 ? 1 / std::sqrt(double(fan_in)) : 0;
   return leaf(rand(shape, -bound, bound));
 }
 
 Tensor normal_fan_out(const Shape& shape) {
+  if (no_init) return leaf(Tensor(shape));
   const int64_t fan_out = shape[0] * shape[1] * shape[2];
   return leaf(randn(shape, 0, fan_out > 0 ? std::sqrt(2 / double(fan_out)) : 0));
 }
@@ -21,6 +29,7 @@ Tensor normal_fan_out(const Shape& shape) {
 Tensor dirac(const Shape& shape) {
   const int64_t rows = shape[1], columns = shape[2], channels = shape[3], filter = rows * columns * channels;
   const Tensor out = uniform_fan_in(shape, filter);
+  if (no_init) return out;
   float* const w = out.detach().data<float>();
   for (int64_t k = 0; k < std::min(shape[0], channels); ++k) {
     std::fill_n(w + k * filter, filter, 0.0f);

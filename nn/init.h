@@ -19,6 +19,19 @@ Tensor normal_fan_out(const Shape& shape);
 // in the middle, 0 elsewhere. Equals dirac_(w[:C]) in PyTorch.
 Tensor dirac(const Shape& shape);
 
+// While one lives, these initialisations of its thread draw nothing, and what they return has any numbers: for networks
+// all of whose weights come from a file.
+class NoInit {
+ public:
+  NoInit();
+  ~NoInit();
+  NoInit(const NoInit&) = delete;
+  NoInit& operator=(const NoInit&) = delete;
+
+ private:
+  bool before_;
+};
+
 enum class Init : uint8_t { uniform_fan_in, normal_fan_out, dirac };
 
 }  // namespace ringtape::nn

@@ -5,6 +5,7 @@
 #include "autograd/inference/graph.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "core/parallel.h"
 
 namespace ringtape::inference {
 namespace {
@@ -18,7 +19,24 @@ const Tensor& widest(const Graph& graph, const Value& v) {
   return buffer.wide.defined() ? buffer.wide : buffer.constant;
 }
 
+constexpr int64_t kScaled = 1 << 14;  // that a thread should have at least
+
 Tensor in_double(const Tensor& x) { return cast(contiguous(x.detach()), DType::f64); }
+
+// w (K, ...) with each row times its number of `by` (K), f64, rounded once.
+Tensor scaled(const Tensor& w, const Tensor& by) {
+  const Tensor from = contiguous(cast(w.detach(), DType::f32)), to(w.shape());
+  const int64_t rows = by.size(), each = rows ? w.size() / rows : 0;
+  parallel_for(rows, 1 + kScaled / (each + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      const double factor = by.data<double>()[k];
+      const float* const x = from.data<float>() + k * each;
+      float* const y = to.data<float>() + k * each;
+      for (int64_t i = 0; i < each; ++i) y[i] = float(x[i] * factor);
+    }
+  });
+  return to;
+}
 
 class Fuser {
  public:
@@ -79,21 +97,17 @@ class Fuser {
     if (has_bias && !graph_.is_constant(layer->inputs[2])) return;
     const Tensor mean = in_double(call.get<Tensor>("mean")), var = in_double(call.get<Tensor>("var")),
                  weight = in_double(graph_.constant(call.inputs[1])), b = in_double(graph_.constant(call.inputs[2])),
-                 w = in_double(widest(graph_, layer->inputs[1])),
                  c = has_bias ? in_double(widest(graph_, layer->inputs[2])) : zeros(mean.shape(), DType::f64);
     const Tensor scale = weight / sqrt(var + call.get<double>("eps"));
-    Shape each = w.shape();
-    for (int i = 1; i < each.rank(); ++i) each[i] = 1;
-    const Value folded = weights(w * reshape(scale, each), layer->inputs[1]),
-                bias = weights((c - mean) * scale + b, layer->inputs[1]);
+    const Value folded = weights(scaled(widest(graph_, layer->inputs[1]), scale), layer->inputs[1]),
+                bias = weights(cast((c - mean) * scale + b, DType::f32), layer->inputs[1]);
     const bool relu = call.is("relu");
     take(call, *layer, residual, relu);
     call.inputs[1] = folded, call.inputs[2] = bias;
   }
 
   // A constant in place of weights of another dtype, with its numbers of f32.
-  Value weights(const Tensor& x, const Value& instead) {
-    const Tensor wide = cast(x, DType::f32);
+  Value weights(const Tensor& wide, const Value& instead) {
     const Value out = graph_.add_constant(cast(wide, instead.dtype));
     graph_.buffers[size_t(out.buffer)].wide = wide;
     return out;

@@ -82,6 +82,23 @@ TEST(Linear, StartsAsPyTorchsDoes) {
   EXPECT_NEAR(mean(layer.weight.detach()).item(), 0, 1e-4);
 }
 
+TEST(Init, OfWeightsThatAreReadDrawsNothing) {
+  manual_seed(3);
+  const Tensor first = rand({4});
+  manual_seed(3);
+  {
+    const NoInit outer;
+    { const NoInit inner; }
+    for (const Init init : {Init::uniform_fan_in, Init::normal_fan_out, Init::dirac})
+      EXPECT_EQ(Conv2d(3, 4, 3, without_bias(1, 1, init)).weight.shape(), (Shape{4, 3, 3, 3}));
+    EXPECT_EQ(Linear(3, 2).weight.shape(), (Shape{2, 3}));
+  }
+  EXPECT_TRUE(test::same_bytes(rand({4}), first));
+  manual_seed(3);
+  const Linear drawn(2, 2);
+  EXPECT_FALSE(test::same_bytes(rand({4}), first));
+}
+
 TEST(Dropout, KeepsTheExpectationAndIsOffInEvaluation) {
   Dropout layer(0.25);
   const Tensor x = ones({100000});

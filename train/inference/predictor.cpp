@@ -9,6 +9,7 @@
 #include "autograd/ops.h"
 #include "autograd/prepared_by_size.h"
 #include "autograd/tape.h"
+#include "nn/init.h"
 #include "train/data/normalize.h"
 #include "train/evaluation/features.h"
 #include "train/evaluation/test_copies.h"
@@ -76,7 +77,10 @@ Predictor::State::State(const std::string& target, const PredictorOptions& o)
   const ModelSpec spec{
       {known.image[0], known.image[1], known.image[2]}, int64_t(known.class_names.size()), model.chosen()};
   check_first_weight(weights, header, entry, spec, true);
-  network = entry.make(spec);
+  network = [&] {
+    const nn::NoInit read_below;
+    return entry.make(spec);
+  }();
   const LoadedWeights loaded = load_whole(weights, *network, last_layer_of(*network), found.set);
   RT_CHECK_AS(FormatError, loaded.last_layer || loaded.outputs == 0, weights, ": its last layer has ", loaded.outputs,
               " classes, but ", spec.classes, " have names");
