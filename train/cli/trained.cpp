@@ -6,6 +6,7 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "core/log.h"
+#include "nn/init.h"
 #include "train/cli/common.h"
 #include "train/data/sets/shapes.h"
 #include "train/inference/find_weights.h"
@@ -80,6 +81,7 @@ std::optional<ModelSpec> spec_in_file(const Trained& trained) {
   constexpr int64_t kSmall = 32, kImageNet = 224, kMaxClasses = 1'000'000;
   if (is_own(trained.header.metadata)) return {};
   const Settings settings = trained.options.model.chosen();
+  const nn::NoInit names_alone;
   const auto network = find_model(trained.options.model.name).make({{kSmall, kSmall, 3}, 1, settings});
   const std::string last = last_layer_of(*network);
   std::vector<std::string> file, own;
