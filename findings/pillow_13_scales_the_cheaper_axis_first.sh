@@ -2,7 +2,7 @@
 # Pillow 13.0.0 beside 12.3.0, both of 2026: Image.resize of 8-bit images, whose two passes round to bytes in between.
 # Guess: horizontally first, as in every version before, so that resized images have the bytes that they always had.
 # Seen: 13 begins with the axis that leaves less work. An image that becomes wider and shorter, or shorter by much more
-# than narrower, is scaled vertically first: a fifth of the bytes differ, by up to 4 levels with BICUBIC. If both sides
+# than narrower, is scaled vertically first: a quarter of the bytes differ, by up to 4 levels with BICUBIC. If both sides
 # are scaled alike, as by torchvision's Resize(N), the bytes stay; of random crops, and of squares made of tall or wide
 # images, some change. So what decides is the shape, and a test with one shape may see nothing.
 set -euo pipefail
