@@ -172,8 +172,10 @@ makes them, and a script unpacked with them runs them" "$status $said"
 
 # The emulated programs in place of CUDA's need no GPU.
 cp cmake.before bin/cmake
-CHECKED=_checked run --time-limit 200 --parts steps,tests --rehearse
+CHECKED=_checked run --time-limit 200 --parts steps,tests,trainings,methods --rehearse
 contain "its work is little" "--batch-size 16 --device cuda --json --model mlp" "$(cat report/stages.tsv)"
+expect "its trainings have few images" "" \
+  "$(grep -P '/ringtape (train|pretrain) ' report/stages.tsv | grep -v -e '--train-size 640 --test-size 100$' || true)"
 expect "--rehearse" "passed cuda_kernels_test: 7 tests, 2 tests skipped|passed own cuda_conv_test" \
   "$(of_stage '(cuda_kernels|own cuda_conv)_test' | paste -sd '|')"
 contain "what the report says of them" "| programs | built here, emulated |" "$(cat report/report.md)"

@@ -2,17 +2,19 @@
 # shellcheck disable=SC2154 # variables of gpu.sh
 # The stages of tests/gpu.sh that train on a GPU. tests/gpu/report.py parses their names.
 
-# ringtape COMMAND NAME SECONDS FLAGS...: one stage; its run has the stage's name.
+# ringtape COMMAND NAME SECONDS FLAGS...: one stage; its run has the stage's name. A rehearsal has few images.
 ringtape() {
-  local command=$1 name=$2 limit=$3
+  local command=$1 name=$2 limit=$3 few=()
   shift 3
-  stage "$name" "$limit" "$build/ringtape" "$command" --json --seed 1 --run "$scratch/runs/${name// /-}" "$@"
+  if $rehearse; then few=(--train-size 640 --test-size 100); fi
+  stage "$name" "$limit" "$build/ringtape" "$command" --json --seed 1 --run "$scratch/runs/${name// /-}" "$@" "${few[@]}"
 }
 
 images() { # the data set for image networks
-  if [[ -d ${RINGTAPE_DATA_DIR:-}/cifar-10-batches-bin ]]; then echo cifar10; else echo shapes; fi
+  if ! $rehearse && [[ -d ${RINGTAPE_DATA_DIR:-}/cifar-10-batches-bin ]]; then echo cifar10; else echo shapes; fi
 }
 numbers() {
+  if $rehearse; then return; fi
   if compgen -G "${RINGTAPE_DATA_DIR:-/nowhere}/train-images*" >/dev/null || [[ -d ${RINGTAPE_DATA_DIR:-}/MNIST ]]; then
     echo mnist
   fi
@@ -59,10 +61,10 @@ resuming() { # DATA FLAGS...
 
 # One epoch of each self-supervised method, as in lightly's benchmark.
 methods() {
-  local data method
+  local data method flags=(--model "$(network)" --preset seed000 --device cuda --epochs 1 --overwrite)
+  if $rehearse; then flags+=(--batch-size 64); fi # a step is repeated by a graph
   data=$(images)
   for method in moco simclr simsiam barlow_twins byol swav; do
-    ringtape pretrain "method $method $data cuda" 120 --method $method --model "$(network)" --preset seed000 \
-      --data "$data" --device cuda --epochs 1 --overwrite
+    ringtape pretrain "method $method $data cuda" 120 --method $method --data "$data" "${flags[@]}"
   done
 }
