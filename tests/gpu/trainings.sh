@@ -7,7 +7,8 @@ ringtape() {
   local command=$1 name=$2 limit=$3 few=()
   shift 3
   if $rehearse; then few=(--train-size 640 --test-size 100); fi
-  stage "$name" "$limit" "$build/ringtape" "$command" --json --seed 1 --run "$scratch/runs/${name// /-}" "$@" "${few[@]}"
+  stage "$name" "$limit" "$build/ringtape" "$command" --json --seed 1 --run "$scratch/runs/${name// /-}" "$@" \
+    "${few[@]}"
 }
 
 images() { # the data set for image networks
