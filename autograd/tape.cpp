@@ -8,6 +8,7 @@
 
 #include "autograd/autocast.h"
 #include "autograd/nan.h"
+#include "autograd/partial_grad.h"
 #include "autograd/trace.h"
 #include "core/env.h"
 #include "core/log.h"
@@ -54,14 +55,16 @@ template <class F> void for_each_node(Node* root, F&& f) {
   }
 }
 
-// into += g. The first contribution is taken without a copy; memory that is visible elsewhere is not written.
+// Memory that is visible elsewhere is not written.
+bool writable(const Tensor& x) { return x.storage().use_count() == 1 && x.contiguous(); }
+
+// into += g. The first contribution is taken without a copy.
 void accumulate(Tensor& into, Tensor g) {
   if (!into.defined()) {
     into = std::move(g);
     return;
   }
-  const bool sole_owner = into.storage().use_count() == 1 && into.contiguous();
-  Tensor sum = sole_owner ? into : empty_like(into);
+  Tensor sum = writable(into) ? into : empty_like(into);
   add_forward(sum, into, g);
   into = std::move(sum);
 }
@@ -86,7 +89,7 @@ void finish_leaf(Node& node) {
     add_forward(node.grad, node.grad, g);
   } else {
     // The contribution may be shared with another leaf (add passes dy on to both) or be a view of something larger.
-    if (g.storage().use_count() == 1 && g.contiguous()) node.grad = std::move(g);
+    if (writable(g)) node.grad = std::move(g);
     else node.grad = empty_like(g), copy(node.grad, g);
   }
   if (node.hook) node.hook(node.grad);
@@ -288,6 +291,13 @@ Tensor empty_grad(size_t input, const Shape& shape, DType dtype, Device device) 
   const Tensor& slot = node->pending_uses > 1 ? node->grad_slot : slot_of(*node);
   if (slot.defined()) return slot;
   return Tensor(shape, dtype, device);
+}
+
+Tensor partial_grad(size_t input) {
+  RT_CHECK(running, "partial_grad outside a backward function");
+  const NodePtr& node = running->inputs[input];
+  if (!node || !node->pending_grad.defined() || !writable(node->pending_grad)) return {};
+  return std::exchange(node->pending_grad, {});
 }
 
 bool needs_grad(size_t input) {

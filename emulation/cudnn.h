@@ -31,6 +31,7 @@ struct CudnnEngine {
   bool recordable = true;          // else a call ends the capture
   bool fallback = false;           // proposed by CUDNN_HEUR_MODE_FALLBACK, not by CUDNN_HEUR_MODE_A
   bool builds = true;              // else its plan cannot be finalised
+  bool adds = true;                // else its plan cannot be with a beta other than 0
 };
 void set_cudnn_engines(std::vector<CudnnEngine> engines);  // best first, for every convolution; none: the initial ones
 

@@ -65,8 +65,9 @@ std::vector<double> Tensor::load() const {
 }
 
 void Tensor::store(const std::vector<double>& values, double alpha, double beta) const {
+  const std::vector<double> before = beta != 0 ? load() : std::vector<double>(values.size());
   each([&](int64_t i, char* p) {
-    const double y = alpha * values[size_t(i)] + (beta != 0 ? beta * load_number(type, p) : 0);
+    const double y = alpha * values[size_t(i)] + beta * before[size_t(i)];
     const auto as = [&](auto value) { std::memcpy(p, &value, sizeof value); };
     if (type == CUDNN_DATA_FLOAT) as(float(y));
     else if (type == CUDNN_DATA_HALF) as(f16(float(y)));

@@ -166,7 +166,10 @@ cudnnStatus_t finalize_plan(CudnnDescriptor& d) {
   if (refused) return cudnn_refuse(CUDNN_STATUS_INTERNAL_ERROR, "a plan is made while a graph is recorded");
   const CudnnDescriptor& config = d.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   if (!config.engine) return cudnn_refuse(CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE, "not an engine's configuration");
-  if (!config.engine->builds) return cudnn_refuse(CUDNN_STATUS_NOT_SUPPORTED, "this engine cannot");
+  const CudnnDescriptor& operation = config.graph->part(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  const bool adds = operation.real(cudnn_pass(operation.type)->beta) != 0;
+  if (!config.engine->builds || (adds && !config.engine->adds))
+    return cudnn_refuse(CUDNN_STATUS_NOT_SUPPORTED, "this engine cannot");
   d.engine = config.engine;
   d.graph = config.graph;
   d.numbers[CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE] = {d.engine->workspace_bytes};

@@ -2,10 +2,12 @@
 #include "emulation/cudnn.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "autograd/create.h"
 #include "core/cuda/device.h"
 #include "core/tensor.h"
 #include "tests/support/cuda_support.h"
@@ -75,7 +77,7 @@ class CudnnStandIn : public testing::Test {
     set(d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, s.stride);
     return d;
   }
-  cudnnStatus_t finish_operation(const Sizes& s, bool with_beta = true) {
+  cudnnStatus_t finish_operation(const Sizes& s, std::optional<float> beta = 0.0f) {
     const auto conv = window(s);
     if (const auto status = cudnnBackendFinalize(conv)) return status;
     operation = make(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
@@ -84,7 +86,7 @@ class CudnnStandIn : public testing::Test {
     set_part(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, tensor(s.ids[2], s.y));
     set_part(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, conv);
     set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, std::vector{1.0f});
-    if (with_beta) set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, std::vector{0.0f});
+    if (beta) set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, std::vector{*beta});
     return cudnnBackendFinalize(operation);
   }
   cudnnBackendDescriptor_t plan_of(cudnnBackendDescriptor_t op) {
@@ -150,7 +152,7 @@ TEST_F(CudnnStandIn, RefusesAttributesOfAWrongKind) {
 
 TEST_F(CudnnStandIn, RefusesSizesThatDoNotFit) {
   EXPECT_EQ(finish_operation({}), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(finish_operation({}, false), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(finish_operation({}, std::nullopt), CUDNN_STATUS_BAD_PARAM);
   const std::pair<std::function<void(Sizes&)>, cudnnStatus_t> wrong[] = {
       {[](Sizes& s) {
          s.pad = {0, 1};
@@ -233,6 +235,18 @@ TEST_F(CudnnStandIn, ReportsInputsNeverWritten) {
                                                       y({2 * 3 * 3 * 3}, DType::f32, kCuda);
   EXPECT_EQ(execute(plan_of(operation), {1, 2, 3}, {View(x).data, View(w).data, View(y).data}), CUDNN_STATUS_SUCCESS);
   expect_reported("uninitialised");
+}
+
+TEST_F(CudnnStandIn, AddsToWhatIsThere) {
+  emulation::set_cudnn_engines({{.index = 1}});
+  ASSERT_EQ(finish_operation({}, 0.5f), CUDNN_STATUS_SUCCESS);
+  const Tensor x = zeros({2 * 6 * 5 * 4}, DType::f32, kCuda), w = zeros({3 * 3 * 3 * 4}, DType::f32, kCuda),
+               y = full({2 * 3 * 3 * 3}, 8, DType::f32, kCuda), unwritten = empty_like(y);
+  const auto plan = plan_of(operation);
+  EXPECT_EQ(execute(plan, {1, 2, 3}, {View(x).data, View(w).data, View(y).data}), CUDNN_STATUS_SUCCESS);
+  for (const double sum : test::values(y)) EXPECT_EQ(sum, 4);
+  EXPECT_EQ(execute(plan, {1, 2, 3}, {View(x).data, View(w).data, View(unwritten).data}), CUDNN_STATUS_SUCCESS);
+  if (emulation::checked()) expect_reported("uninitialised");
 }
 
 TEST_F(CudnnStandIn, AHandleIsOfOneDeviceAndThread) {

@@ -14,6 +14,8 @@ namespace ringtape {
 RT_KERNEL(conv2d_forward, void(View y, View x, View w, View b, Window window));
 // dx = the sum of dy w over all outputs that x contributed to.
 RT_KERNEL(conv2d_backward_data, void(View dx, View dy, View w, Window window));
+// dx += that. cuDNN adds before it rounds to 16 bits.
+RT_KERNEL(conv2d_add_backward_data, void(View dx, View dy, View w, Window window));
 // dw = the sum of dy x over all images and positions. On the CPU dw may be f32 for dy and x of 16 bits.
 RT_KERNEL(conv2d_backward_weights, void(View dw, View dy, View x, Window window));
 

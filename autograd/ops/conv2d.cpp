@@ -1,9 +1,20 @@
 #include "kernels/conv2d.h"
 
 #include "autograd/ops/common.h"
+#include "autograd/partial_grad.h"
 #include "kernels/reduce.h"
 
 namespace ringtape {
+
+static Tensor data_gradient(const Shape& shape, const Tensor& dy, const Tensor& w, const Window& window) {
+  if (Tensor dx = partial_grad(0); dx.defined()) {
+    conv2d_add_backward_data(dx, dy, w, window);
+    return dx;
+  }
+  Tensor dx = empty_grad(0, shape, dy.dtype(), dy.device());
+  conv2d_backward_data(dx, dy, w, window);
+  return dx;
+}
 
 static Shape conv2d_output_shape(const Tensor& x, const Tensor& w, const Tensor& b, const Window& p) {
   check_float(x, "conv2d");
@@ -37,10 +48,7 @@ static Tensor convolve(const Tensor& x0, const Tensor& w0, const Tensor& wide, c
       [x = save(x), w = save(w), own = wide.dtype(), has_bias = b.defined(), window](const Tensor& dy0) -> Tensors {
         const Tensor dy = contiguous(dy0);
         Tensor dx, dw, db;
-        if (needs_grad(0)) {
-          dx = empty_grad(0, (*x).shape(), dy.dtype(), dy.device());
-          conv2d_backward_data(dx, dy, *w, window);
-        }
+        if (needs_grad(0)) dx = data_gradient((*x).shape(), dy, *w, window);
         if (needs_grad(1)) {
           dw = empty_grad(1, (*w).shape(), own, dy.device());
           conv2d_backward_weights(dw, dy, *x, window);

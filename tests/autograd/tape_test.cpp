@@ -8,8 +8,10 @@
 #include "autograd/create.h"
 #include "autograd/inplace.h"
 #include "autograd/ops.h"
+#include "autograd/partial_grad.h"
 #include "autograd/saved.h"
 #include "autograd/trace.h"
+#include "kernels/binary.h"
 #include "tests/support/support.h"
 
 namespace ringtape {
@@ -200,6 +202,29 @@ TEST(Tape, ALeafThatIsTwoInputsOfOneNodeGetsBothContributions) {
   backward(linear(plain, plain), dy);
   backward(linear(packed, packed), dy);
   EXPECT_EQ(values(grad(plain)), values(grad(packed)));
+}
+
+TEST(Tape, AFunctionAddsToAGradientThatNobodyElseHolds) {
+  std::vector<Doubles> found;
+  const auto adding = [&](const Tensor& x) {
+    return record("adding", {x}, x * 1.0, [&](const Tensor& dy) -> Tensors {
+      Tensor sum = partial_grad(0);
+      found.push_back(sum.defined() ? values(sum) : Doubles{});
+      if (!sum.defined()) return {dy};
+      add_forward(sum, sum, dy);
+      return {sum};
+    });
+  };
+  const Tensor x = leaf_of({1, 2}), inside = x * 3.0;
+  const Tensor added = adding(inside), doubled = inside * 2.0;
+  backward(sum(added + doubled));  // the product's part comes first, of its own
+  EXPECT_EQ(found, (std::vector<Doubles>{{2, 2}}));
+  EXPECT_EQ(values(grad(x)), (Doubles{9, 9}));
+  zero_grad(x), found.clear();
+  const Tensor y = adding(inside), z = y + inside;  // the sum gives one tensor to both
+  backward(sum(z));
+  EXPECT_EQ(found, std::vector<Doubles>{{}});
+  EXPECT_EQ(values(grad(x)), (Doubles{6, 6}));
 }
 
 TEST(Tape, ChecksWhatABackwardFunctionReturns) {

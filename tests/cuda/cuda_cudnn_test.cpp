@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/tape.h"
 #include "kernels/conv_norm.h"
 #include "tests/support/cudnn_support.h"
 
@@ -13,7 +14,7 @@ using namespace test;
 class CudaCudnnShapes : public CudaCudnn, public testing::WithParamInterface<ConvCase> {};
 
 TEST_P(CudaCudnnShapes, AreThoseOfTheCpu) {
-  for (const ConvPass pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights})
+  for (const ConvPass pass : kConvPasses)
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
       const ConvProblem p(GetParam(), pass, dtype);
 #if defined(RINGTAPE_EMULATION_BUILD)
@@ -49,6 +50,27 @@ TEST_F(CudaCudnn, TheOperationUsesItAndAddsTheBias) {
 #if defined(RINGTAPE_EMULATION_BUILD)
   EXPECT_FALSE(emulation::take_cudnn_calls().executions.empty());
 #endif
+}
+
+// A fork as in a residual block: the shortcut's gradient is there before the convolution's, which is added to it.
+struct Fork {
+  Tensor x, w, dy;
+  explicit Fork(DType dtype, int64_t width = 4) {  // of whole numbers: no sum is rounded
+    manual_seed(4);
+    const auto draw = [&](const Shape& shape) { return cast(cast(rand(shape, -2, 2.9), DType::i32), dtype); };
+    x = draw({1, 3, width, 8}), w = draw({8, 3, 3, 8}), dy = draw({1, 3, width, 8});
+  }
+  Tensor dx(Device device) const {
+    const Tensor a = leaf(to(x, device)), in = a * 1, seed = to(dy, device);
+    const Tensor y = conv2d(in, to(w, device), {}, square_window(1, 1)), shortcut = in * 2;
+    backward(sum(y * seed) + sum(shortcut * seed));
+    return to(grad(a), Device{});
+  }
+};
+
+TEST_F(CudaCudnn, TheGradientOfAForkIsThatOfTheCpu) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    EXPECT_TRUE(same_bytes(Fork(dtype).dx(kCuda), Fork(dtype).dx(Device{}))) << name_of(dtype);
 }
 
 TEST_F(CudaCudnn, NothingIsFusedBesideIt) {
@@ -142,6 +164,20 @@ TEST_F(EmulatedCudnn, APlanIsMadeOnce) {
   take_cudnn_calls();
   EXPECT_FALSE(none.run());
   EXPECT_EQ(take_cudnn_calls().heuristics, 0);  // that there is none is known, too
+}
+
+TEST_F(EmulatedCudnn, AForkIsASumInTheConvolutionIfThereIsAnEngine) {
+  const auto launched = [](bool adds) {
+    emulation::set_cudnn_engines({{.index = 1, .adds = adds}});
+    const Fork fork(DType::bf16, adds ? 5 : 6);  // sizes with no plan yet
+    const Tensor once = fork.dx(kCuda);          // makes the plans
+    const uint64_t before = emulation::calls()["enqueue_kernel"];
+    EXPECT_TRUE(same_bytes(fork.dx(kCuda), once));
+    EXPECT_TRUE(same_bytes(fork.dx(Device{}), once));
+    return emulation::calls()["enqueue_kernel"] - before;
+  };
+  const uint64_t in_one = launched(true);
+  EXPECT_EQ(launched(false), in_one + 1);
 }
 
 // Convolutions of equal sizes that differ in one number of the window, and of windows that are equal otherwise.

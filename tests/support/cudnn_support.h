@@ -25,6 +25,9 @@ namespace ringtape::test {
 
 using cuda::ConvPass;
 
+constexpr ConvPass kConvPasses[] = {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights,
+                                    ConvPass::add_backward_data};
+
 inline const std::string kPlans = [] {  // before anything reads the variables
   ::setenv("RINGTAPE_CUDNN", "1", 1);
   const char* const of_the_first = std::getenv("PLANS_OF_THE_TEST");
@@ -62,10 +65,11 @@ struct ConvProblem {
     want = Tensor(output().shape(), DType::f64);
     const auto wide = [](const Tensor& t) { return cast(to(t, Device{}), DType::f64); };
     if (pass == ConvPass::forward) conv2d_forward(want, wide(x), wide(w), Tensor(), window);
-    else if (pass == ConvPass::backward_data) conv2d_backward_data(want, wide(y), wide(w), window);
-    else conv2d_backward_weights(want, wide(y), wide(x), window);
+    else if (pass == ConvPass::backward_weights) conv2d_backward_weights(want, wide(y), wide(x), window);
+    else conv2d_backward_data(want, wide(y), wide(w), window);
+    if (pass == ConvPass::add_backward_data) want = want + wide(x);
   }
-  const Tensor& output() const { return pass == ConvPass::forward ? y : pass == ConvPass::backward_data ? x : w; }
+  const Tensor& output() const { return pass == ConvPass::forward ? y : pass == ConvPass::backward_weights ? w : x; }
   int64_t terms() const {  // of a sum, at most
     if (pass == ConvPass::backward_weights) return y.size() / y.shape()[3];
     return w.size() / (pass == ConvPass::forward ? w.shape()[0] : 1);

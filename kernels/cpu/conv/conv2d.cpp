@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "core/tensor.h"
 #include "kernels/arithmetic.h"
 #include "kernels/bf16_unit.h"
+#include "kernels/binary.h"
 #include "kernels/copy.h"
 #include "kernels/cpu/conv/amx_tiles.h"
 #include "kernels/cpu/conv/conv2d.h"
@@ -61,6 +63,12 @@ void conv2d_backward_data(View dx, View dy, View w, Window p) {
     case Algorithm::winograd_bf16: return winograd_bf16_backward_data(dx, dy, w, p);
     case Algorithm::amx: return amx_backward_data(dx, dy, w, p);
   }
+}
+
+void conv2d_add_backward_data(View dx, View dy, View w, Window p) {
+  const Tensor own(dx.shape(), dx.dtype, dx.device);
+  conv2d_backward_data(own, dy, w, p);
+  add_forward(dx, dx, own);
 }
 
 void conv2d_backward_weights(View dw, View dy, View x, Window p) {

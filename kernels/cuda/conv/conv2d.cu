@@ -41,6 +41,13 @@ void conv2d_backward_data(View dx, View dy, View w, Window window) {
   });
 }
 
+void conv2d_add_backward_data(View dx, View dy, View w, Window window) {
+  if (dx.size() == 0 || cudnn_conv(ConvPass::add_backward_data, dx, w, dy, window)) return;
+  const Tensor own(dx.shape(), dx.dtype, dx.device);
+  conv2d_backward_data(own, dy, w, window);
+  add_forward(dx, dx, own);
+}
+
 void conv2d_backward_weights(View dw, View dy, View x, Window window) {
   if (dw.size() == 0 || cudnn_conv(ConvPass::backward_weights, x, dw, dy, window)) return;
   const ConvSizes z(dy, x, dw, window);

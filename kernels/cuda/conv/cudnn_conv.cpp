@@ -1,7 +1,5 @@
 #include "kernels/cuda/conv/cudnn_conv.h"
 
-#include <cudnn.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -23,60 +21,12 @@
 #include "kernels/arithmetic.h"
 #include "kernels/conv2d.h"
 #include "kernels/cuda/conv/conv_plans.h"
+#include "kernels/cuda/conv/cudnn_descriptor.h"
+#include "kernels/fill.h"
 
 namespace ringtape::cuda {
 
-static void check(cudnnStatus_t status, const char* what, const char* file, int line) {
-  if (status == CUDNN_STATUS_SUCCESS) [[likely]]
-    return;
-  char more[512] = "";
-  cudnnGetLastErrorString(more, sizeof more);
-  detail::fail<DeviceError>(
-      {what, " failed: ", cudnnGetErrorString(status), more[0] ? ": " : "", more, " (", file, ":", line, ")"});
-}
-
 namespace {
-
-// A descriptor owned by cuDNN. Attributes are set one by one; then finish() checks them, and may reject them.
-class Descriptor {
- public:
-  explicit Descriptor(cudnnBackendDescriptorType_t type) { RT_GPU_CHECK(cudnnBackendCreateDescriptor(type, &handle_)); }
-  Descriptor(Descriptor&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), parts_(std::move(other.parts_)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    std::swap(parts_, other.parts_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (handle_) cudnnBackendDestroyDescriptor(handle_);
-  }
-  cudnnBackendDescriptor_t get() const { return handle_; }
-
-  template <class T>
-  Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const std::vector<T>& values) {
-    RT_GPU_CHECK(cudnnBackendSetAttribute(handle_, name, type, int64_t(values.size()), values.data()));
-    return *this;
-  }
-  Descriptor& set(cudnnBackendAttributeName_t name, int64_t value) {
-    return set(name, CUDNN_TYPE_INT64, std::vector{value});
-  }
-  Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& part) {  // which must outlive this
-    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::vector{part.get()});
-  }
-  Descriptor& set(cudnnBackendAttributeName_t name, Descriptor&& part) {
-    return set(name, parts_.emplace_back(std::move(part)));
-  }
-  bool try_finish() { return cudnnBackendFinalize(handle_) == CUDNN_STATUS_SUCCESS; }
-  Descriptor&& finish() {
-    RT_GPU_CHECK(cudnnBackendFinalize(handle_));
-    return std::move(*this);
-  }
-
- private:
-  cudnnBackendDescriptor_t handle_ = nullptr;
-  std::vector<Descriptor> parts_;  // whether cuDNN copies them is not documented
-};
 
 enum : int64_t { kX = 1, kW, kY };  // identifiers of the tensors in a plan
 
@@ -109,7 +59,7 @@ Descriptor convolution(const Window& p) {
   return out.finish();
 }
 
-// The enumerators of each pass.
+// The enumerators of each pass; to add is backward_data with another factor of what is there.
 struct PassNames {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t alpha, beta, convolution, x, w, y;
@@ -136,21 +86,16 @@ struct Convolution {
 };
 
 Descriptor operation(const Convolution& c) {
-  const PassNames& names = kPasses[size_t(c.pass)];
+  const bool adds = c.pass == ConvPass::add_backward_data;
+  const PassNames& names = kPasses[size_t(adds ? ConvPass::backward_data : c.pass)];
   Descriptor out(names.operation);
   out.set(names.x, tensor(kX, c.x))
       .set(names.w, tensor(kW, c.w))
       .set(names.y, tensor(kY, c.y))
       .set(names.convolution, convolution(c.window));
-  out.set(names.alpha, CUDNN_TYPE_FLOAT, std::vector{1.0f}).set(names.beta, CUDNN_TYPE_FLOAT, std::vector{0.0f});
+  out.set(names.alpha, CUDNN_TYPE_FLOAT, std::vector{1.0f});
+  out.set(names.beta, CUDNN_TYPE_FLOAT, std::vector{adds ? 1.0f : 0.0f});
   return out.finish();
-}
-
-template <class T> T read_one(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) {
-  T out{};
-  int64_t count = 0;
-  RT_GPU_CHECK(cudnnBackendGetAttribute(d.get(), name, type, 1, &count, &out));
-  return out;
 }
 
 Descriptor engine_of(const Descriptor& config) {
@@ -282,14 +227,20 @@ Tensor workspace_of(const ConvPlan& plan, Device device) {
   return Tensor({std::max<int64_t>(plan.workspace_bytes, 1)}, DType::u8, device);
 }
 
-// Milliseconds of an execution, into the output of the pass, which is overwritten anyway; infinity for a plan that
-// fails. It is executed several times as a graph: on an idle stream events would measure the host, which takes longer
-// to launch a plan than many plans take. The best of three. Throws OutOfMemory.
-double time_of(cudnnHandle_t cudnn, const ConvPlan& plan, const Convolution& c) {
+// Milliseconds of an execution, into the output of the pass, which is overwritten anyway, or beside what it is added
+// to; infinity for a plan that fails. It is executed several times as a graph: on an idle stream events would measure
+// the host, which takes longer to launch a plan than many plans take. The best of three. Throws OutOfMemory.
+double time_of(cudnnHandle_t cudnn, const ConvPlan& plan, Convolution c) {
   constexpr int kLaunches = 3, kExecutions = 8;
   constexpr double kFails = std::numeric_limits<double>::infinity();
   const int index = c.x.device.index;
   const Tensor workspace = workspace_of(plan, c.x.device);
+  Tensor sum;
+  if (c.pass == ConvPass::add_backward_data) {
+    sum = Tensor(c.x.shape(), c.x.dtype, c.x.device);
+    fill(sum, 0);
+    c.x = sum;
+  }
   bool works = execute(cudnn, plan, c, workspace) == CUDNN_STATUS_SUCCESS;  // makes what it makes at its first use
   if (!works) return kFails;
   Graph several(index, [&] {
@@ -346,7 +297,7 @@ std::vector<int64_t> key_of(const Convolution& c) {
 std::string problem_of(const Convolution& c) {
   const Properties& gpu = properties(c.x.device.index);
   const Window& p = c.window;
-  const char* const passes[] = {"forward", "backward_data", "backward_weights"};
+  const char* const passes[] = {"forward", "backward_data", "backward_weights", "add_backward_data"};
   return concat(gpu.name, " sm_", gpu.major, gpu.minor, ", cuDNN ", cudnnGetVersion(), ", ", passes[size_t(c.pass)],
                 ", ", c.x.dtype, arithmetic().tf32 ? " as tf32" : "", ", x ", c.x.shape(), ", w ", c.w.shape(),
                 ", stride ", p.stride_h, 'x', p.stride_w, ", pad ", p.pad_h, 'x', p.pad_w, ", dilation ", p.dilation_h,
