@@ -67,8 +67,10 @@ void Worker::execute_next(std::unique_lock<std::mutex>& lock) {
   execute(*work);
   lock.lock();
   busy_ = false;
+  // Before this one is among them: it is rarely over, and to ask is a call of the driver.
+  while (!in_flight_.empty() && (in_flight_.front()->followed.load() || in_flight_.front()->ended->passed()))
+    in_flight_.pop_front();
   if (work->ended) in_flight_.push_back(work);
-  while (!in_flight_.empty() && in_flight_.front()->ended->passed()) in_flight_.pop_front();
   changed_.notify_all();
 }
 
@@ -114,7 +116,9 @@ void Work::wait() const {
   RT_CHECK_AS(DeviceError, !Recording::current(), state_->operation, " began before a recording, which cannot wait");
   if (!done()) state_->worker->finish(*state_);
   if (!state_->error.empty()) throw CommError(state_->error);
-  if (state_->ended) state_->ended->wait();
+  if (!state_->ended) return;
+  state_->ended->wait();
+  state_->followed.store(true);
 }
 
 Work Work::start() const {

@@ -21,8 +21,9 @@ struct Work::State {
   Worker* worker;
   std::shared_ptr<StreamPoint> asked, ended;  // on a GPU: the point it follows, and its end once it is done
   std::atomic<bool> done{false};
-  Span span;          // readable once it is done
-  std::string error;  // readable once it is done; empty: none
+  std::atomic<bool> followed{false};  // what is freed from now on, is after its end
+  Span span;                          // readable once it is done
+  std::string error;                  // readable once it is done; empty: none
   // Of a thread that records work of the group's device (core/recording.h), nothing of the above: each launch requests,
   // starts and waits for a collective of its own, where this one was; the last launch's.
   std::shared_ptr<Work> latest;

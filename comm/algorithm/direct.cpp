@@ -5,7 +5,8 @@ namespace ringtape::comm {
 
 namespace {
 
-// A block stays in a core's cache from when it is written for this rank until it is copied to the others.
+// Of a CPU: a block stays in a core's cache from when it is written for this rank until it is copied to the others. On
+// a GPU each block would be launches of its own.
 constexpr size_t kSharedBlockBytes = 128 << 10;
 
 // One buffer of each rank that all ranks can access. If the transport copied this rank's buffer, the data that others
@@ -29,8 +30,9 @@ class Shared {
 // for each block.
 template <class F> void combine_blocks(Transport& t, const Shared& shared, Part range, void* y, F&& f) {
   const size_t width = size_of(t.operation().dtype);
-  const int64_t block = std::max<int64_t>(1, int64_t(kSharedBlockBytes / width));
-  void* const spare = t.size() > kMaxSources ? t.scratch(kSharedBlockBytes) : nullptr;
+  const bool whole = t.device().type != DeviceType::cpu;
+  const int64_t block = std::max<int64_t>(1, whole ? range.size() : int64_t(kSharedBlockBytes / width));
+  void* const spare = t.size() > kMaxSources ? t.scratch(size_t(block) * width) : nullptr;
   std::vector<const void*> sources(static_cast<size_t>(t.size()));
   for (int64_t i = range.begin; i < range.end; i += block) {
     const int64_t count = std::min(block, range.end - i);

@@ -27,7 +27,7 @@ class TwoPlaces : public Inbox {
  public:
   TwoPlaces(size_t bytes, int index)
       : index_(index), bytes_((bytes + 255) / 256 * 256), data_(allocate(2 * bytes_, index)) {
-    for (Place& place : places_) place.used.record(compute_stream(index));  // by previous owners of the memory
+    for (Event& used : used_) used.record(compute_stream(index));  // by previous owners of the memory
   }
   ~TwoPlaces() override {
     deallocate(data_, 2 * bytes_, index_);
@@ -39,28 +39,22 @@ class TwoPlaces : public Inbox {
     RT_CHECK(bytes <= bytes_, bytes, " bytes do not fit into a buffer of ", bytes_);
     use(index_);
     const cudaStream_t copies = copy_stream(index_), compute = compute_stream(index_);
-    places_[at_].used.record(compute);  // all work on the previous bytes has been launched by now
+    used_[at_].record(compute);  // all work on the previous bytes has been launched by now
     at_ = 1 - at_;
-    Place& place = places_[at_];
     Staging& staging = static_cast<Pinned&>(from).staging();
     void* const to = static_cast<char*>(data_) + size_t(at_) * bytes_;
-    place.used.wait_on(copies);
+    used_[at_].wait_on(copies);
     RT_GPU_CHECK(cudaMemcpyAsync(to, staging.data(), bytes, cudaMemcpyHostToDevice, copies));
     staging.used_until_now(copies);
-    place.arrived.record(copies);
-    place.arrived.wait_on(compute);
+    staging.wait_on(compute);
     return to;
   }
 
  private:
-  struct Place {
-    explicit Place(int index) : used(index), arrived(index) {}
-    Event used, arrived;
-  };
   int index_;
   size_t bytes_;
   void* data_;
-  Place places_[2] = {Place(index_), Place(index_)};
+  Event used_[2] = {Event(index_), Event(index_)};  // the points after all work on each place
   int at_ = 0;
 };
 

@@ -78,6 +78,8 @@ void Staging::used_until_now(cudaStream_t stream) {
   buffer_->stream = stream, buffer_->copy = ++all.copies;
 }
 
+void Staging::wait_on(cudaStream_t stream) const { buffer_->used.wait_on(stream); }
+
 void Staging::wait() const {
   Pool& all = pool(index_);
   {

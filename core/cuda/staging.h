@@ -20,6 +20,7 @@ class Staging {
   void* data() const;
   void used_until_now(cudaStream_t stream);  // by work on `stream`
   void wait() const;                         // until that work is done
+  void wait_on(cudaStream_t stream) const;   // later work on `stream` starts after it
 
  private:
   int index_;

@@ -5,6 +5,7 @@
 
 #include "comm/parallel/agreement.h"
 #include "core/log.h"
+#include "kernels/binary.h"
 #include "train/io/json.h"
 
 namespace ringtape {
@@ -43,11 +44,10 @@ void EpochMeter::add(const Step::Result& result, const Batch& batch, double lr, 
   log(result, batch.global_size, lr);
   loader_images_per_s_ = loader_images_per_s;
   if (result.spread.defined()) spread_ = result.spread;
-  if (p_.group.size() == 1 || !tally_.finite()) return;
-  if (own_.loss.defined()) own_.losses += own_.loss.get().item();  // the device has finished the previous step
-  own_.parts += own_.part;
-  own_.loss = result.own.defined() ? Readback(result.own) : Readback();
-  own_.part = result.own.defined() ? double(batch.y.size()) / double(std::max<int64_t>(batch.global_size, 1)) : 0;
+  if (p_.group.size() == 1 || !tally_.finite() || !result.own.defined()) return;
+  if (!own_.losses.defined()) own_.losses = zeros({}, DType::f64, result.own.device());
+  add_forward(own_.losses, own_.losses, result.own);
+  own_.parts += double(batch.y.size()) / double(std::max<int64_t>(batch.global_size, 1));
 }
 
 bool EpochMeter::settle() {
@@ -99,8 +99,7 @@ void EpochMeter::warn_if_collapsed(const Metrics& m) const {
 }
 
 std::string EpochMeter::own_figures() const {
-  Readback last = own_.loss;
-  const double losses = own_.losses + (last.defined() ? last.get().item() : 0), parts = own_.parts + own_.part;
+  const double losses = own_.losses.defined() ? own_.losses.item() : 0, parts = own_.parts;
   const PassSeconds& s = at_.seconds;
   const auto ms = [this](double seconds) {
     return shortest(std::round(1e5 * seconds / double(std::max<int64_t>(at_.batch, 1))) / 100);
@@ -112,8 +111,7 @@ std::string EpochMeter::own_figures() const {
 }
 
 std::string EpochMeter::whose_loss() const {
-  Readback own = own_.loss;
-  const bool bad = own.defined() && !std::isfinite(own.get().item());
+  const bool bad = own_.losses.defined() && !std::isfinite(own_.losses.item());
   std::string ranks;
   int count = 0;
   const std::vector<int64_t> all = of_each(p_.group, bad);

@@ -49,11 +49,11 @@ class EpochMeter {
   Tally tally_;
   Tensor spread_;  // of the last step
   double loader_images_per_s_ = 0;
-  // This rank's share of the loss: of the first step with a non-finite loss, else of the last step; its part of the
-  // samples; and the sums of both over all steps before that one.
+  // Sums over the steps of an epoch, up to the first with a non-finite loss: of this rank's share of the loss, f64
+  // where it is computed, and of its part of the samples.
   struct Own {
-    Readback loss;
-    double part = 0, losses = 0, parts = 0;
+    Tensor losses;
+    double parts = 0;
   } own_;
   comm::Reducer::Totals counted_;  // that at_.traffic includes
 };
