@@ -63,7 +63,9 @@ resuming() { # DATA FLAGS...
 # One epoch of each self-supervised method, as in lightly's benchmark.
 methods() {
   local data method flags=(--model "$(network)" --preset seed000 --device cuda --epochs 1 --overwrite)
-  if $rehearse; then flags+=(--batch-size 64 --limit-train-batches 6); fi # the fourth is one that a graph repeats
+  if $rehearse; then # the fourth step is one that a graph repeats
+    flags+=(--batch-size 64 --limit-train-batches 6 --projection-hidden 128 --projection-dim 128)
+  fi
   data=$(images)
   for method in moco simclr simsiam barlow_twins byol swav; do
     ringtape pretrain "method $method $data cuda" 120 --method $method --data "$data" "${flags[@]}"
