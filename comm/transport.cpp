@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "comm/health/report.h"
+#include "core/pause.h"
 #include "core/runtime.h"
 #include "kernels/combine.h"
 
@@ -71,9 +72,7 @@ void Wait::pause() {
   constexpr Seconds kLook(0.005), kGrace(0.2);
   ++rounds_;
   if (rounds_ < kSpins) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    pause_core();
     return;
   }
   transport_.context().failure->check();

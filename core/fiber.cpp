@@ -13,34 +13,6 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-#if defined(RT_FIBERS_ASSEMBLY)
-// Pushes the callee-saved registers on the old stack, and pops those of the new one.
-extern "C" void ringtape_fiber_switch(void** save, void* to);
-asm(R"(
-.text
-.p2align 4
-.globl ringtape_fiber_switch
-.type ringtape_fiber_switch,@function
-ringtape_fiber_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp,(%rdi)
-  movq %rsi,%rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-.size ringtape_fiber_switch,.-ringtape_fiber_switch
-)");
-#endif
-
 namespace ringtape {
 #if defined(__SANITIZE_ADDRESS__)
 constexpr size_t kStackBytes = 256 << 10;
@@ -87,11 +59,7 @@ void Fiber::restart() {
 #endif
   fake_stack_ = nullptr;
 #if defined(RT_FIBERS_ASSEMBLY)
-  void** top = reinterpret_cast<void**>(stack_ + kStackBytes - color_);
-  *--top = nullptr;  // return address of entry()
-  *--top = reinterpret_cast<void*>(entry_);
-  for (int i = 0; i < 6; ++i) *--top = nullptr;  // the registers
-  stack_pointer_ = top;
+  stack_pointer_ = ringtape_fiber_start(stack_ + kStackBytes - color_, entry_);
 #else
   getcontext(&context_);
   context_.uc_stack.ss_sp = stack_;

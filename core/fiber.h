@@ -1,17 +1,17 @@
 #pragma once
 #include <cstddef>
 
-#if defined(__x86_64__) && !defined(RINGTAPE_FIBERS_UCONTEXT)
-#define RT_FIBERS_ASSEMBLY 1
-#else
+#include "core/fiber_switch.h"
+
+#if !defined(RT_FIBERS_ASSEMBLY)
 #include <ucontext.h>
 #endif
 
 namespace ringtape {
 
 // A stack and the point where its execution was left. On x86-64 a switch costs about 5 ns: a function call without a
-// system call. Elsewhere (or with RINGTAPE_FIBERS_UCONTEXT) ucontext takes about 300 ns. Fibers that switch to each
-// other belong to one thread.
+// system call (core/fiber_switch.h). Elsewhere ucontext takes about 300 ns. Fibers that switch to each other belong to
+// one thread.
 class Fiber {
  public:
   Fiber() = default;                // the calling thread's own stack

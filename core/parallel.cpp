@@ -13,9 +13,7 @@
 #include <utility>
 #include <vector>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "core/pause.h"
 
 namespace ringtape {
 namespace {
@@ -32,9 +30,7 @@ template <class F> bool spin(std::chrono::microseconds longest, const F& done) {
   do {
     for (int i = 0; i < 64; ++i) {
       if (done()) return true;
-#if defined(__x86_64__)
-      _mm_pause();
-#endif
+      pause_core();
     }
   } while (std::chrono::steady_clock::now() < end);
   return false;

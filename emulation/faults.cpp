@@ -36,13 +36,14 @@ struct SignalStack {
   }
 };
 
-const void* instruction_of([[maybe_unused]] void* context) {
+const void* instruction_of(void* context) {
+  const mcontext_t& registers = static_cast<ucontext_t*>(context)->uc_mcontext;
 #if defined(__x86_64__)
-  const auto pc = uintptr_t(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
-  return reinterpret_cast<const void*>(pc + 1);  // report() looks up the instruction before a return address
+  const auto pc = uintptr_t(registers.gregs[REG_RIP]);
 #else
-  return nullptr;
+  const auto pc = uintptr_t(registers.pc);  // of Arm
 #endif
+  return reinterpret_cast<const void*>(pc + 1);  // report() looks up the instruction before a return address
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {

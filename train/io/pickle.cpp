@@ -142,7 +142,7 @@ class PickleParser {
   void push_long(uint64_t bytes) {
     const std::string_view digits = take(bytes);
     if (bytes > 8) return push({.kind = Kind::other, .text = std::string(digits)});
-    int64_t x = bytes > 0 && digits.back() < 0 ? -1 : 0;
+    int64_t x = bytes > 0 && int8_t(digits.back()) < 0 ? -1 : 0;  // Arm's char has no sign
     std::memcpy(&x, digits.data(), bytes);
     push_integer(x);
   }

@@ -228,6 +228,9 @@ TEST_F(PyTorchFileTest, SmallFilesThatClaimMuchAreRefused) {
        {tensor(4, 1, 4, 1), tensor(4, 0, 2, 4), tensor(4, 0, 5, 0), tensor(4, 0, 1ull << 62, 1ull << 62),
         tensor(4, 1ull << 62, 4, 1), tensor(4, 0, 2, 1ull << 63)})
     EXPECT_NE(pickled(outside), "");
+  std::string negative = tensor(4, 0, 4, 1);
+  negative.replace(negative.find("tQ") + 2, number(0).size(), "\x8a\1\xff");  // -1, in one byte
+  EXPECT_MENTIONS(pickled(negative), "has no number where one belongs");
   for (const std::string& absent : {tensor(4, 0, 1, 1) + "00", "}q\0h\x07"s, std::string(1000, '('), "K\1s"s, "t"s})
     EXPECT_MENTIONS(pickled(absent), "uses a value that it does not have");
   EXPECT_MENTIONS(pickled("cos\nsystem\n(X\4\0\0\0truetR"s), "has no state_dict");

@@ -1,0 +1,20 @@
+# Cross-compiles for Arm (aarch64) with Debian's g++-aarch64-linux-gnu, against the libraries of build/arm-root, which
+# tests/arm_root.sh makes; the environment variable RINGTAPE_ARM_ROOT names another folder. qemu-aarch64 executes tests.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+
+set(root $ENV{RINGTAPE_ARM_ROOT})
+if(NOT root)
+  get_filename_component(root ${CMAKE_CURRENT_LIST_DIR}/../build/arm-root ABSOLUTE)
+endif()
+if(NOT EXISTS ${root}/usr/include)
+  message(FATAL_ERROR " ${root} has no libraries for arm64: run tests/arm_root.sh, or set RINGTAPE_ARM_ROOT")
+endif()
+set(CMAKE_SYSROOT ${root})
+set(CMAKE_FIND_ROOT_PATH ${root})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+foreach(kind LIBRARY INCLUDE PACKAGE)
+  set(CMAKE_FIND_ROOT_PATH_MODE_${kind} ONLY)
+endforeach()
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${root})
