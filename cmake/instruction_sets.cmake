@@ -7,6 +7,8 @@ function(ringtape_instruction_sets chosen)
   set(sets portable)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT RINGTAPE_ISAS STREQUAL "portable")
     list(APPEND sets avx2 avx512)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64" AND NOT RINGTAPE_ISAS STREQUAL "portable")
+    list(APPEND sets neon)  # part of AArch64: needs no flag
   endif()
   if(RINGTAPE_ISAS MATCHES "^(native|best)$" AND EXISTS /proc/cpuinfo)
     file(STRINGS /proc/cpuinfo has REGEX "^flags" LIMIT_COUNT 1)

@@ -13,6 +13,12 @@ function(ringtape_kernel_options name isa level)
   target_compile_options(${name} PRIVATE "$<$<NOT:$<CONFIG:Debug,RelWithDebInfo>>:${level}>" -fno-math-errno
                          -fno-trapping-math -Wno-psabi
                          $<IF:$<CXX_COMPILER_ID:Clang>,-ffp-contract=fast,--param=avoid-fma-max-bits=0>)
+  if(isa STREQUAL "neon")
+    # GCC would move a tile's loads to its begin, and then run out of registers.
+    target_compile_options(${name} PRIVATE -ffp-contract=fast $<$<CXX_COMPILER_ID:GNU>:-fno-schedule-insns>)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+    target_compile_options(${name} PRIVATE -ffp-contract=off)  # as x86-64's, which have no such instruction
+  endif()
   set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)  # their headers take little of their time
 endfunction()
 

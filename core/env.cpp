@@ -14,9 +14,9 @@ namespace ringtape::env {
 
 static constexpr Variable kVariables[] = {
     {"RINGTAPE_THREADS", "1, 2, ...", "threads of a CPU kernel; default: every core this process may use"},
-    {"RINGTAPE_CPU_ISA", "portable, avx2, avx512, avx512_bf16, amx",
-     "instruction set of the CPU kernels; the last two are avx512 with instructions for bf16; default: the best that "
-     "this machine supports"},
+    {"RINGTAPE_CPU_ISA", "portable, avx2, avx512, avx512_bf16, amx, neon",
+     "instruction set of the CPU kernels; avx512_bf16 and amx are avx512 with instructions for bf16, neon is Arm's; "
+     "default: the best that this machine supports"},
     {"RINGTAPE_NAN", "0, 1", "1: stop at the first operation whose result or gradient holds a NaN, and name it"},
     {"RINGTAPE_POISON", "0, 1",
      "1: fill new memory on the CPU with NaNs, as the tests do, so that the use of uninitialised values shows"},

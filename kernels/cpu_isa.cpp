@@ -18,7 +18,7 @@
 namespace ringtape {
 namespace {
 
-constexpr std::array<std::string_view, kCpuIsas> kNames = {"portable", "avx2", "avx512"};
+constexpr std::array<std::string_view, kCpuIsas> kNames = {"portable", "avx2", "avx512", "neon"};
 
 std::string names_of(const std::vector<CpuIsa>& isas) {
   std::string names;
@@ -51,6 +51,8 @@ std::vector<CpuIsa> machine_isas() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     isas.push_back(CpuIsa::avx512);
+#elif defined(__aarch64__)
+  isas.push_back(CpuIsa::neon);  // part of AArch64
 #endif
   return isas;
 }
@@ -72,7 +74,8 @@ std::atomic<CpuIsa>& current() {
       }
     for (int i = 0; i < kCpuIsas; ++i)
       if (kNames[size_t(i)] == wanted) return checked(CpuIsa(i), "RINGTAPE_CPU_ISA=");
-    detail::fail<UsageError>({"RINGTAPE_CPU_ISA=", wanted, ": expected one of portable avx2 avx512 avx512_bf16 amx"});
+    detail::fail<UsageError>(
+        {"RINGTAPE_CPU_ISA=", wanted, ": expected one of portable avx2 avx512 avx512_bf16 amx neon"});
   }();
   return isa;
 }

@@ -5,9 +5,9 @@
 
 namespace ringtape {
 
-// The instruction sets that CPU kernels can be compiled for, each better than the one before.
-enum class CpuIsa : uint8_t { portable, avx2, avx512 };
-inline constexpr int kCpuIsas = 3;
+// The instruction sets that CPU kernels can be compiled for: x86-64's, each better than the one before, and Arm's.
+enum class CpuIsa : uint8_t { portable, avx2, avx512, neon };
+inline constexpr int kCpuIsas = 4;
 std::string_view name_of(CpuIsa isa);
 
 // Those that both this build and this machine have, the best one last. Throws DeviceError if there is none.

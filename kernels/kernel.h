@@ -17,8 +17,8 @@ inline constinit thread_local uint64_t kernel_calls = 0;
 template <class... Args> class Kernel<void(Args...)> {
  public:
   using Fn = void (*)(Args...);
-  constexpr Kernel(const char* name, Fn portable, Fn avx2, Fn avx512, Fn cuda)
-      : name_(name), cpu_{portable, avx2, avx512}, cuda_(cuda) {}
+  constexpr Kernel(const char* name, Fn portable, Fn avx2, Fn avx512, Fn neon, Fn cuda)
+      : name_(name), cpu_{portable, avx2, avx512, neon}, cuda_(cuda) {}
 
   constexpr const char* name() const { return name_; }
   bool has(DeviceType type) const { return type == DeviceType::cpu || cuda_; }
@@ -63,6 +63,9 @@ template <class... Args> class Kernel<void(Args...)> {
   namespace cpu::avx512 {                               \
   RT_CPU_SLOT std::type_identity_t<__VA_ARGS__> name;   \
   }                                                     \
+  namespace cpu::neon {                                 \
+  RT_CPU_SLOT std::type_identity_t<__VA_ARGS__> name;   \
+  }                                                     \
   namespace cuda {                                      \
   [[gnu::weak]] std::type_identity_t<__VA_ARGS__> name; \
   }
@@ -73,10 +76,10 @@ template <class... Args> class Kernel<void(Args...)> {
 #if defined(RT_ISA) || defined(__CUDACC__)
 #define RT_KERNEL(name, ...) RT_KERNEL_SLOTS(name, __VA_ARGS__) static_assert(true)
 #else
-#define RT_KERNEL(name, ...)                                                   \
-  RT_KERNEL_SLOTS(name, __VA_ARGS__)                                           \
-  inline constexpr Kernel<__VA_ARGS__> name {                                  \
-#name, cpu::portable::name, cpu::avx2::name, cpu::avx512::name, cuda::name \
+#define RT_KERNEL(name, ...)                                                                    \
+  RT_KERNEL_SLOTS(name, __VA_ARGS__)                                                            \
+  inline constexpr Kernel<__VA_ARGS__> name {                                                   \
+#name, cpu::portable::name, cpu::avx2::name, cpu::avx512::name, cpu::neon::name, cuda::name \
   }
 #endif
 

@@ -2,30 +2,14 @@
 
 #include <cmath>
 
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
-
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/vector/flush_denormals.h"
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/cpu/vector/rows.h"
 
 RT_ISA_BEGIN
 
 namespace {
-
-// While it lives, subnormal results and operands count as 0 on this thread. The moments of weights whose gradient stays
-// 0 decay through that range: there Adam's step on MNIST took three times as long.
-class FlushDenormals {
-#if defined(__x86_64__)
- public:
-  FlushDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
-  ~FlushDenormals() { _mm_setcsr(before_); }
-
- private:
-  unsigned before_;
-#endif
-};
 
 // The factor of the gradients.
 double value_of(const View& factor) { return factor.data ? double(factor.as<float>()[0]) : 1; }

@@ -21,7 +21,7 @@ using test::message_of;
 void nothing(View, View) {}
 
 TEST(Kernel, ChecksDevicesAndNamesAnEmptySlot) {
-  constexpr Kernel<void(View, View)> k{"two_views", nothing, nothing, nothing, nullptr};
+  constexpr Kernel<void(View, View)> k{"two_views", nothing, nothing, nothing, nothing, nullptr};
   float value = 0;
   View a, b;
   a.data = b.data = &value;

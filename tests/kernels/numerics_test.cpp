@@ -6,10 +6,7 @@ namespace {
 
 using test::Numerics;
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Numerics,
-                         testing::Values(test::Where{{}, CpuIsa::portable}, test::Where{{}, CpuIsa::avx2},
-                                         test::Where{{}, CpuIsa::avx512}),
-                         test::name_of_where);
+INSTANTIATE_TEST_SUITE_P(Cpu, Numerics, testing::ValuesIn(test::every_cpu()), test::name_of_where);
 
 // 64 gradients of the matrix would be 16 MiB.
 TEST(Matmul, OneMatrixForABatchHasAGradientOfItsOwnSize) {

@@ -11,8 +11,8 @@ namespace {
 
 // A tile of dot products: both operands are contiguous along k, vectors run along k, and nothing is packed. Each loaded
 // vector is used in several products; at the end the lanes are summed.
-inline constexpr int kDotRows = RT_ISA_LEVEL == 3 ? 3 : 2;
-inline constexpr int kDotCols = RT_ISA_LEVEL == 3 ? 8 : 4;
+inline constexpr int kDotRows = RT_ISA_LEVEL >= RT_ISA_avx512 ? 3 : 2;
+inline constexpr int kDotCols = RT_ISA_LEVEL >= RT_ISA_avx512 ? 8 : 4;
 
 // c(r, j) = add(r, j) plus the product of row r of a and row j of b. A null add stands for zeros; it may be c itself.
 template <class T> struct DotArgs {

@@ -6,8 +6,11 @@
 RT_ISA_BEGIN
 
 // The register tile: rows of broadcast elements of a times vectors of b. It leaves registers for the vectors of b and
-// one broadcast: 28 + 3 of 32, or 12 + 3 and 8 + 3 of 16.
-inline constexpr int kTileRows = RT_ISA_LEVEL == 3 ? 14 : RT_ISA_LEVEL == 2 ? 6 : 4;
+// one broadcast: 28 + 3 of 32, or 12 + 3 and 8 + 3 of 16. Of NEON 24 + 3 of 32: rows in whole vectors of four.
+inline constexpr int kTileRows = RT_ISA_LEVEL == RT_ISA_avx512 ? 14
+                                 : RT_ISA_LEVEL == RT_ISA_neon ? 12
+                                 : RT_ISA_LEVEL == RT_ISA_avx2 ? 6
+                                                               : 4;
 inline constexpr int kTileVectors = 2;
 template <class T> inline constexpr int kTileCols = kTileVectors* kLanes<T>;
 

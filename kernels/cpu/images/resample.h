@@ -80,7 +80,7 @@ void resample_row(uint8_t* __restrict y, const uint8_t* __restrict x, const Resa
   }
 }
 
-#if RT_ISA_LEVEL >= RT_ISA_avx2
+#if RT_ISA_LEVEL == RT_ISA_avx2 || RT_ISA_LEVEL == RT_ISA_avx512
 // Of two pixels, six bytes each at the begin of a 128-bit half, the sums of both bytes of each channel times the low
 // and the high parts of two weights.
 RT_INLINE void add_pair(__m256i& low, __m256i& high, const uint8_t* a, const uint8_t* b, const int16_t* split) {
@@ -163,7 +163,7 @@ template <int64_t known_count>
 void resample_rows(uint8_t* __restrict y, const uint8_t* const* rows, const int32_t* w, int64_t count, int64_t n) {
   if constexpr (known_count > 0) count = known_count;
   int64_t i = 0;
-#if RT_ISA_LEVEL >= RT_ISA_avx2
+#if RT_ISA_LEVEL == RT_ISA_avx2 || RT_ISA_LEVEL == RT_ISA_avx512
   if (count <= ResampledAxis::kMaxSplit) i = resample_wide_rows<known_count>(y, rows, w, count, n);
 #endif
   for (; i < n; ++i) {
@@ -214,7 +214,7 @@ class Resampler {
     const uint8_t* const x = x_ + r * stride_;
     uint8_t* const y = narrow(r);
     int64_t done = 0;
-#if RT_ISA_LEVEL >= RT_ISA_avx2
+#if RT_ISA_LEVEL == RT_ISA_avx2 || RT_ISA_LEVEL == RT_ISA_avx512
     if (columns_.pairs == 1) done = resample_rgb_row<1>(y, x, end_, columns_, width_);
     else if (columns_.pairs == 2) done = resample_rgb_row<2>(y, x, end_, columns_, width_);
     else if (columns_.pairs > 2) done = resample_rgb_row<0>(y, x, end_, columns_, width_);

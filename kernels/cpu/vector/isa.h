@@ -1,15 +1,16 @@
 #pragma once
-// Each file under kernels/cpu/ is compiled once per instruction set (CMake defines RT_ISA as portable, avx2 or avx512).
+// Each file under kernels/cpu/ is compiled once per instruction set (CMake defines RT_ISA as portable, avx2 ...).
 // Between RT_ISA_BEGIN and RT_ISA_END it is in namespace ringtape::cpu::RT_ISA and compiled for that set;
 // kernels/kernel.h selects one at run time. All #includes must be above RT_ISA_BEGIN: otherwise the linker could keep a
 // copy of a standard inline function that was compiled for AVX-512 for the whole program.
 #ifndef RT_ISA
-#error "kernels/cpu files are compiled with -DRT_ISA=portable|avx2|avx512"
+#error "kernels/cpu files are compiled with -DRT_ISA=portable|avx2|avx512|neon"
 #endif
 
 #define RT_ISA_portable 1
 #define RT_ISA_avx2 2
 #define RT_ISA_avx512 3
+#define RT_ISA_neon 4
 #define RT_ISA_CAT_(a, b) a##b
 #define RT_ISA_CAT(a, b) RT_ISA_CAT_(a, b)
 #define RT_ISA_LEVEL RT_ISA_CAT(RT_ISA_, RT_ISA)

@@ -20,6 +20,9 @@ template <class T> RT_INLINE unsigned bits_above_zero(Vec<T> v) {
 #elif defined(__x86_64__)
   if constexpr (sizeof(T) == 4) return unsigned(_mm_movemask_ps(__m128(v > 0)));
   else return unsigned(_mm_movemask_pd(__m128d(v > 0)));
+#elif defined(__aarch64__)
+  if constexpr (sizeof(T) == 4) return vaddvq_u32(vandq_u32(uint32x4_t(v > 0), uint32x4_t{1, 2, 4, 8}));
+  else return unsigned(vaddvq_u64(vandq_u64(uint64x2_t(v > 0), uint64x2_t{1, 2})));
 #else
   unsigned bits = 0;
   for (int l = 0; l < kLanes<T>; ++l) bits |= unsigned(v[l] > 0) << l;

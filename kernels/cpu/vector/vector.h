@@ -6,6 +6,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "core/dtype.h"
@@ -45,6 +47,8 @@ template <class V> RT_INLINE void in_register([[maybe_unused]] V& v) {
   else asm("" : "+v"(v));
 #elif defined(__x86_64__)
   else asm("" : "+x"(v));
+#elif defined(__aarch64__)
+  else asm("" : "+w"(v));
 #endif
 }
 
@@ -107,6 +111,16 @@ template <class T> RT_INLINE HalfBits to_bits(Vec<float> v) {
   const __m256i halves = __m256i(rounded_bits(v) >> 16);
   return _mm_packus_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
 }
+#elif RT_ISA_LEVEL == RT_ISA_neon
+using HalfBits = uint16x4_t;
+template <class T> RT_INLINE Vec<float> from_bits(HalfBits w) {
+  if constexpr (std::is_same_v<T, f16>) return Vec<float>(vcvt_f32_f16(vreinterpret_f16_u16(w)));
+  else return Vec<float>(vshll_n_u16(w, 16));
+}
+template <class T> RT_INLINE HalfBits to_bits(Vec<float> v) {
+  if constexpr (std::is_same_v<T, f16>) return vreinterpret_u16_f16(vcvt_f16_f32(float32x4_t(v)));
+  else return vshrn_n_u32(uint32x4_t(rounded_bits(v)), 16);
+}
 #endif
 
 // A whole vector of T in the compute type, and back.
@@ -115,7 +129,7 @@ template <class T> RT_INLINE Vec<compute_t<T>> load_whole(const T* p) {
   if constexpr (std::is_same_v<T, C>) {
     return load(p);
   } else {
-#if RT_ISA_LEVEL > 1
+#if RT_ISA_LEVEL != RT_ISA_portable
     HalfBits w;
     std::memcpy(&w, p, sizeof w);
     return from_bits<T>(w);
@@ -132,7 +146,7 @@ template <class T> RT_INLINE void store_whole(T* p, Vec<compute_t<T>> v) {
   if constexpr (std::is_same_v<T, C>) {
     store(p, v);
   } else {
-#if RT_ISA_LEVEL > 1
+#if RT_ISA_LEVEL != RT_ISA_portable
     const HalfBits w = to_bits<T>(v);
     std::memcpy(static_cast<void*>(p), &w, sizeof w);
 #else
