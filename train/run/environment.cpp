@@ -17,22 +17,12 @@
 #include "kernels/cuda/libraries.h"
 #include "kernels/kernel.h"
 #include "train/io/json.h"
+#include "train/run/processor.h"
 #include "train/run/time_text.h"
 #include "train/run/version.h"
 
 namespace ringtape {
 namespace {
-
-// The value of the first line "key : value" of a /proc file; empty if there is none.
-std::string proc_value(const char* path, const std::string& key) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(key)) {
-      const size_t begin = line.find_first_not_of(" \t:", key.size());
-      return begin == std::string::npos ? "" : line.substr(begin);
-    }
-  return {};
-}
 
 Json libraries() {
   Json out{{"fmt", concat(FMT_VERSION / 10000, '.', FMT_VERSION / 100 % 100, '.', FMT_VERSION % 100)},
@@ -98,6 +88,7 @@ Json environment(const std::vector<std::string>& command_line) {
   Json variables = Json::object();
   for (const env::Variable& v : env::variables())
     if (const char* value = std::getenv(v.name)) variables[v.name] = v.secret ? "(not shown)" : value;
+  const std::string features = processor_features();
   const auto quota = Cgroups().cpus();
   const auto limit = Cgroups().memory();
   return {{"ringtape", kVersion},
@@ -106,7 +97,8 @@ Json environment(const std::vector<std::string>& command_line) {
           {"command_line", command_line},
           {"host", system.nodename},
           {"system", concat(system.sysname, ' ', system.release, ' ', system.machine)},
-          {"cpu", proc_value("/proc/cpuinfo", "model name")},
+          {"cpu", processor_name()},
+          {"cpu_features", features.empty() ? Json() : Json(features)},  // of Arm
           {"cores", ::sysconf(_SC_NPROCESSORS_ONLN)},
           {"cpu_quota", quota ? Json(*quota) : Json()},  // the limit of a container, in CPUs
           {"memory", proc_value("/proc/meminfo", "MemTotal")},
