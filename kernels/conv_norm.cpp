@@ -68,8 +68,8 @@ void conv_norm_forward(const Tensor& y, const Tensor& mean, const Tensor& var, c
 }
 
 void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& dw, const Tensor& dy, const Tensor& w,
-                             const NormOperand& x, const Tensor& skip, const Window& window) {
-  if (fuses(dx, w) && cuda::fused_backward_data(dx, db, dw, dy, w, x, skip, window)) return;
+                             const NormOperand& x, const Tensor& skip, const Window& window, bool wgmma) {
+  if (fuses(dx, w) && cuda::fused_backward_data(dx, db, dw, dy, w, x, skip, window, wgmma)) return;
   conv2d_backward_data(dx, dy, w, window);
   if (x.mean.defined()) {
     const Tensor mask({batch_norm_mask_bytes(dx.size())}, DType::u8, dx.device());

@@ -26,7 +26,7 @@ void conv_norm_forward(const Tensor& y, const Tensor& mean, const Tensor& var, c
 // The gradients by dy of y: dx of x.raw, db and dw of x.b and x.w. Of a plain x dx is its gradient + skip, which may be
 // undefined; db and dw are not used.
 void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& dw, const Tensor& dy, const Tensor& w,
-                             const NormOperand& x, const Tensor& skip, const Window& window);
+                             const NormOperand& x, const Tensor& skip, const Window& window, bool wgmma = false);
 
 // dw, of w's dtype or f32.
 void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOperand& x, const Window& window,
@@ -78,7 +78,7 @@ namespace cuda {
 [[gnu::weak]] bool fused_forward(View y, View mean, View var, const NormOperand& x, View w, const Window& window,
                                  const RunningUpdate& running, bool wgmma);
 [[gnu::weak]] bool fused_backward_data(View dx, View db, View dw, View dy, View w, const NormOperand& x, View skip,
-                                       const Window& window);
+                                       const Window& window, bool wgmma);
 [[gnu::weak]] bool fused_backward_weights(View dw, View dy, const NormOperand& x, const Window& window, bool wgmma);
 }  // namespace cuda
 

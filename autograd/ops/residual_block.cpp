@@ -160,7 +160,7 @@ Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& 
         {
           const Tensor dsecond = through_norm(second, of_second, dy, *mask, dz);
           conv_norm_backward_data(dfirst, of_first.shift, of_first.scale, dsecond, second.w, first.normalized(), {},
-                                  second.window);
+                                  second.window, wgmma);
           if (needs_grad(4)) conv_norm_backward_weights(of_second.w, dsecond, first.normalized(), second.window, wgmma);
         }
         add(of_first), add(of_second);
@@ -179,7 +179,7 @@ Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& 
         }
         if (needs_grad(0)) {
           out[0] = empty_like(*x);
-          conv_norm_backward_data(out[0], {}, {}, dfirst, first.w, plain, skip, first.window);
+          conv_norm_backward_data(out[0], {}, {}, dfirst, first.w, plain, skip, first.window, wgmma);
         }
         if (needs_grad(1)) conv_norm_backward_weights(of_first.w, dfirst, plain, first.window, wgmma);
         return out;

@@ -75,6 +75,19 @@ Tensor weights(const NormOperand& x, const Tensor& dy, const Shape& shape, bool 
   return dw;
 }
 
+// Of a plain image its gradient + skip, of a normalised one those of the normalisation, too.
+struct Gradients {
+  Tensor dx, db, dw;
+};
+Gradients data(const NormOperand& x, const Tensor& dy, const Tensor& w, const Tensor& skip, bool wgmma) {
+  Gradients out{empty_like(x.raw), {}, {}};
+  if (x.mean.defined()) out.db = empty_like(x.mean), out.dw = empty_like(x.mean);
+  const ArithmeticScope fused(&Arithmetic::fusing, Fusing::always);
+  conv_norm_backward_data(out.dx, out.db, out.dw, dy, w, x, skip, kWindow, wgmma);
+  synchronize(dy.device());
+  return out;
+}
+
 // Launches of kernels by wgmma; nothing where they are not counted.
 std::optional<uint64_t> launches() {
 #if defined(RINGTAPE_EMULATION_BUILD)
@@ -87,11 +100,14 @@ std::optional<uint64_t> launches() {
 #endif
 }
 
-// The results, and how many kernels by wgmma made them.
-std::pair<Results, uint64_t> counted(const NormOperand& x, const Tensor& w, const Window& window = kWindow) {
+// The results of f, and how many kernels by wgmma made them.
+template <class F> auto counted(const F& f) {
   const auto before = launches();
-  Results out = forward(x, w, window, true);
-  return {out, before ? *launches() - *before : 1};
+  auto out = f();
+  return std::pair(out, before ? *launches() - *before : 1);
+}
+std::pair<Results, uint64_t> counted(const NormOperand& x, const Tensor& w, const Window& window = kWindow) {
+  return counted([&] { return forward(x, w, window, true); });
 }
 
 bool same(const Tensor& a, const Tensor& b) { return test::same_bytes(to(a, Device{}), to(b, Device{})); }
@@ -126,9 +142,8 @@ TEST_P(CudaWgmmaForward, IsNearF64) {
     EXPECT_LE(norm_error(got.y, test::values(in_f64.y)), 2 * rounding(dtype));
     EXPECT_LE(norm_error(got.mean, test::values(in_f64.mean)), 2 * rounding(dtype));
     EXPECT_LE(norm_error(got.var, test::values(in_f64.var)), 2 * rounding(dtype));
-    const auto before = launches();
-    const Tensor dw = weights(o.normalized(), o.dy, c.weights(), true);
-    EXPECT_TRUE(!before || *launches() == *before + 1);
+    const auto [dw, launched_for_dw] = counted([&] { return weights(o.normalized(), o.dy, c.weights(), true); });
+    EXPECT_EQ(launched_for_dw, 1u);
     EXPECT_LE(norm_error(dw, test::values(dw_in_f64)), 2 * rounding(dtype));
     if (plain_too) {
       EXPECT_LE(norm_error(forward({o.x}, o.w, kWindow, true).y, test::values(plain_in_f64.y)), 2 * rounding(dtype));
@@ -147,6 +162,31 @@ std::string name_of_layer(const testing::TestParamInfo<Layer>& info) {
 const Layer kLayers[] = {{1, 32, 64}, {3, 16, 64}, {1, 16, 128}, {1, 32, 128}};
 INSTANTIATE_TEST_SUITE_P(Layers, CudaWgmmaForward, testing::ValuesIn(kLayers), name_of_layer);
 
+class CudaWgmmaData : public CudaWgmma {};
+
+TEST_P(CudaWgmmaData, IsNearF64) {
+  const Layer& c = GetParam();
+  const auto run = [&](const Operands& o, bool normalized) {
+    const NormOperand x = normalized ? o.normalized() : NormOperand{o.x};
+    return data(x, o.dy, o.w, normalized ? Tensor() : o.x, true);
+  };
+  const Operands exact = operands(c, DType::f64, DType::f64, Device{});
+  for (const bool normalized : {false, true}) {
+    const Gradients want = run(exact, normalized);
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      SCOPED_TRACE(concat(dtype, normalized ? ", normalised" : ""));
+      const Operands o = operands(c, dtype, DType::f32, kCuda);
+      const auto [got, launched] = counted([&] { return run(o, normalized); });
+      EXPECT_EQ(launched, 1u);
+      for (Tensor Gradients::*const g : {&Gradients::dx, &Gradients::db, &Gradients::dw}) {
+        if (!(want.*g).defined()) continue;
+        EXPECT_LE(norm_error(got.*g, test::values(want.*g)), 2 * rounding(dtype));
+      }
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Layers, CudaWgmmaData, testing::ValuesIn(kLayers), name_of_layer);
+
 class CudaWgmmaWhole : public CudaWgmma {};
 
 // Of numbers whose sums are exact every order gives the same.
@@ -162,6 +202,12 @@ TEST_P(CudaWgmmaWhole, NumbersGiveThoseByMma) {
     EXPECT_TRUE(same(weights({o.x}, o.dy, c.weights(), true), weights({o.x}, o.dy, c.weights(), false)));
     EXPECT_LE(norm_error(got.mean, test::values(want.mean)), kSums);
     EXPECT_LE(norm_error(got.var, test::values(want.var)), kSums);
+    EXPECT_TRUE(same(data({o.x}, o.dy, o.w, o.x, true).dx, data({o.x}, o.dy, o.w, o.x, false).dx));
+    fill(o.mean, 1);
+    const Gradients by_wgmma = data(o.normalized(), o.dy, o.w, {}, true),
+                    by_mma = data(o.normalized(), o.dy, o.w, {}, false);
+    for (Tensor Gradients::*const g : {&Gradients::dx, &Gradients::db, &Gradients::dw})
+      EXPECT_TRUE(same(by_wgmma.*g, by_mma.*g));
   }
 }
 
@@ -178,6 +224,9 @@ TEST_P(CudaWgmmaOthers, AreByOtherKernels) {
   const auto [got, launched] = counted(o.normalized(), o.w);
   EXPECT_TRUE(!launches() || launched == 0);
   EXPECT_TRUE(same(got.y, forward(o.normalized(), o.w, kWindow, false).y));
+  const auto [back, launched_back] = counted([&] { return data({o.x}, o.dy, o.w, o.x, true); });
+  EXPECT_TRUE(!launches() || launched_back == 0);
+  EXPECT_TRUE(same(back.dx, data({o.x}, o.dy, o.w, o.x, false).dx));
 }
 const Layer kOthers[] = {{2, 15, 64}, {1, 17, 64}, {1, 8, 64}, {1, 16, 96}, {0, 16, 64}};
 INSTANTIATE_TEST_SUITE_P(Layers, CudaWgmmaOthers, testing::ValuesIn(kOthers), name_of_layer);
@@ -193,6 +242,11 @@ TEST_P(CudaWgmma, LeavesOtherOperandsToOtherKernels) {
     EXPECT_TRUE(!launches() || launched == 0);
     EXPECT_LE(norm_error(got.y, test::values(forward(o.normalized(), o.w, window, false).y)), rounding(DType::bf16));
   }
+  for (const Tensor& skip : {Tensor(), moved.x}) {
+    const auto [got, launched] = counted([&] { return data({o.x}, o.dy, o.w, skip, true); });
+    EXPECT_TRUE(!launches() || launched == 0);
+    EXPECT_TRUE(same(got.dx, data({o.x}, o.dy, o.w, skip, false).dx));
+  }
 }
 
 // Sums per channel of numbers far from 0, next to which their deviation is small; and what is not finite.
@@ -207,13 +261,19 @@ TEST_P(CudaWgmma, MomentsNearALargeMeanAndOfWhatIsNotFinite) {
   EXPECT_EQ(test::values(got.mean), std::vector<double>(size_t(c.channels), 1026));
   EXPECT_EQ(test::values(got.var), std::vector<double>(size_t(c.channels), 4));
   fill(slice(slice(slice(o.x, 1, 2, 3), 2, 3, 4), 3, 5, 6), NAN);
-  const auto classes = [&](const Results& r) {
+  const auto classes = [&](const Tensors& results) {
     std::vector<int> out;
-    for (const Tensor& t : {r.y, r.mean, r.var})
+    for (const Tensor& t : results)
       for (const double v : test::values(to(t, Device{}))) out.push_back(std::fpclassify(v));
     return out;
   };
-  EXPECT_EQ(classes(forward({o.x}, o.w, kWindow, true)), classes(forward({o.x}, o.w, kWindow, false)));
+  fill(slice(slice(slice(o.dy, 1, 7, 8), 2, 8, 9), 3, 2, 3), INFINITY);
+  const auto by = [&](bool wgmma) {
+    const Results y = forward({o.x}, o.w, kWindow, wgmma);
+    const Gradients g = data(o.normalized(), o.dy, o.w, {}, wgmma);
+    return classes({y.y, y.mean, y.var, g.dx, g.db, g.dw});
+  };
+  EXPECT_EQ(by(true), by(false));
 }
 INSTANTIATE_TEST_SUITE_P(Layers, CudaWgmma, testing::Values(Layer{1, 16, 64}, Layer{1, 16, 128}), name_of_layer);
 
@@ -240,9 +300,9 @@ TEST_P(CudaWgmmaBlock, IsAsTheFusedOne) {
   };
   const auto before = launches();
   const std::vector<Tensor> got = train(Fusing::with_wgmma);
-  EXPECT_TRUE(!before || *launches() == *before + 4);  // two convolutions, forward and weights
+  EXPECT_TRUE(!before || *launches() == *before + 6);  // two convolutions, three passes
   const std::vector<Tensor> want = train(Fusing::always);
-  EXPECT_TRUE(!before || *launches() == *before + 4);
+  EXPECT_TRUE(!before || *launches() == *before + 6);
   for (size_t i = 0; i < got.size(); ++i) EXPECT_LE(norm_error(got[i], test::values(want[i])), 0.01) << "tensor " << i;
 }
 

@@ -85,9 +85,6 @@ template <class T> struct ImagesWithMoments : ImageResult<T> {
 };
 
 // dz of normalised images, with the gradients of their b and w.
-struct alignas(8) GradientSums {
-  float db, dw;
-};
 struct AddGradientSums {
   using Acc = GradientSums;
   template <class A> static __device__ A identity() { return {0, 0}; }
@@ -230,8 +227,22 @@ bool fused_forward(View y, View mean, View var, const NormOperand& x, View w, co
   });
 }
 
+// dx, the gradient before the ReLU of x's normalisation, becomes that of x.
+static void through_norm(const View& dx, const View& db, const View& dw, const NormOperand& x,
+                         const GradientSums* parts, int64_t number) {
+  const int64_t c = dx.dims[3];
+  combine_parts(dx.device, FinishGradientSums(db, dw, channels_of(x.mean, x.var, x.w, x.eps)), parts, number, c);
+  batch_norm_backward(dx, {}, dx, {}, x.raw, x.mean, x.var, x.w, db, dw, dx.size() / c, x.eps);
+}
+
 bool fused_backward_data(View dx, View db, View dw, View dy, View w, const NormOperand& x, View skip,
-                         const Window& window) {
+                         const Window& window, bool wgmma) {
+  if (wgmma)
+    if (const auto left = wgmma_data(dx, dy, w, x, skip, window)) {
+      if (x.mean.defined())
+        through_norm(dx, db, dw, x, static_cast<const GradientSums*>(View(left->parts).data), left->number);
+      return true;
+    }
   const ConvSizes z(dy, dx, w, window);
   if (!fits(z)) return false;
   return dispatch_fused(dx.dtype, [&]<class T>() {
@@ -246,8 +257,7 @@ bool fused_backward_data(View dx, View db, View dw, View dy, View w, const NormO
     const ChannelsF channels = channels_of(x.mean, x.var, x.w, x.eps);
     const GatedImages<T> out{dx.as<T>(), View(x.raw).as<T>(), z.c, channels, View(x.b).as<float>(), part, z};
     if (!gemm_mma<T>(dx.device, patches, weights, out, p)) return false;
-    combine_parts(dx.device, FinishGradientSums(db, dw, channels), part, tiles, z.c);
-    batch_norm_backward(dx, {}, dx, {}, x.raw, x.mean, x.var, x.w, db, dw, dx.size() / z.c, x.eps);
+    through_norm(dx, db, dw, x, part, tiles);
     return true;
   });
 }

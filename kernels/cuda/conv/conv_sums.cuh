@@ -18,6 +18,9 @@ struct alignas(16) MomentsPart {
   Moments<float>::Acc moments;
   __device__ operator Moments<float>::Acc() const { return moments; }
 };
+struct alignas(8) GradientSums {  // of dz, and of dz times the image's distance from its mean
+  float db, dw;
+};
 
 }  // namespace
 }  // namespace ringtape::cuda

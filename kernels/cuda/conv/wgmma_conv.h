@@ -17,6 +17,10 @@ struct ConvParts {
 // y = the convolution of x by w; leaves MomentsPart of y. nullopt, without any effect, for other convolutions.
 std::optional<ConvParts> wgmma_forward(View y, const NormOperand& x, View w, const Window& window);
 
+// dx = the gradient of that by dy: of a plain x + skip; of a normalised one 0 where its ReLU is, and leaves its
+// GradientSums.
+std::optional<ConvParts> wgmma_data(View dx, View dy, View w, const NormOperand& x, View skip, const Window& window);
+
 // Parts of the gradient, f32, of weights of shape dw.
 std::optional<ConvParts> wgmma_weights(const Shape& dw, View dy, const NormOperand& x, const Window& window);
 
