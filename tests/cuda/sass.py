@@ -4,8 +4,10 @@
   tests/cuda/sass.py [--arch 90a] [--check] [FILE.cu ...]
 
 Beside each product (HMMA) of a warp its loop executes others, which the schedulers issue: a loop with more than a few
-is bound by them. --check fails if a kernel spills, if such a loop reads or writes local memory, or if it has more
-others a product than LIMITS. Needs nvcc, and cuobjdump and nvdisasm of CUDA's toolkit or of `pip install
+is bound by them. Products by wgmma (HGMMA) are asynchronous: there the slots count that a scheduler issues for a tile,
+of the warps that multiply and of the one that loads, next to the cycles of the tensor cores for it. --check fails if a
+kernel spills, if such a loop reads or writes local memory, or if it has more others a product, or slots a tile, than
+LIMITS. Needs nvcc, and cuobjdump and nvdisasm of CUDA's toolkit or of `pip install
 nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm`.
 """
 import argparse
@@ -18,9 +20,12 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FILES = ["kernels/cuda/conv/conv_norm.cu", "kernels/cuda/conv/conv2d.cu"]
+FILES = [f"kernels/cuda/conv/{name}.cu" for name in
+         ("conv_norm", "conv2d", "wgmma_forward", "wgmma_data", "wgmma_weights")]
+PLANTED = "tests/cuda/planted_spill.cu"  # --check of all files fails if it finds nothing there
 
-# Others a product, by the beginning of the left operand and the tile, of 16-bit operands; the first that fits.
+# Others a product, by the beginning of the left operand and the tile, of 16-bit operands, and slots a tile, by the
+# channels and what becomes of the results; the first that fits.
 LIMITS = [
     (r"<b?f16, 128x64, OneTap<Patches", 6.3),
     (r"<b?f16, 128x128, OneTap<Patches", 4.0),
@@ -34,6 +39,16 @@ LIMITS = [
     (r"<b?f16, 128x64, OutputGradient", 10.2),
     (r"<b?f16, 128x128, OutputGradient", 8.0),
     (r"<b?f16, 64x128, OutputGradient", 14.2),
+    (r"wgmma_image.*, 64, WithMoments<\w+>, false", 1230),
+    (r"wgmma_image.*, 64, WithMoments<\w+>, true", 2180),
+    (r"wgmma_image.*, 64, Skipped", 1210),
+    (r"wgmma_image.*, 64, Gated", 1800),
+    (r"wgmma_image.*, 128, WithMoments<\w+>, false", 6200),
+    (r"wgmma_image.*, 128, WithMoments<\w+>, true", 8100),
+    (r"wgmma_image.*, 128, Skipped", 6600),
+    (r"wgmma_image.*, 128, Gated", 7550),
+    (r"wgmma_weights.*false", 500),
+    (r"wgmma_weights.*true", 1030),
 ]
 
 
@@ -67,8 +82,12 @@ def functions(sass):
             body = out.setdefault(name[1], [])
         at = re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?);", line)
         if at and body is not None:
-            body.append((int(at[1], 16), re.sub(r"^@!?U?P\w+\s+", "", at[2].strip())))
+            body.append((int(at[1], 16), at[2].strip()))
     return out
+
+
+def plain(text):
+    return re.sub(r"^@!?U?P\w+\s+", "", text)  # without its predicate
 
 
 def loop_of_products(body):
@@ -76,10 +95,73 @@ def loop_of_products(body):
     place = {address: i for i, (address, _) in enumerate(body)}
     loops = []
     for i, (address, text) in enumerate(body):
-        to = re.match(r"BRA\S* .*?0x([0-9a-f]+)", text)
+        to = re.match(r"BRA\S* .*?0x([0-9a-f]+)", plain(text))
         if to and int(to[1], 16) < address and int(to[1], 16) in place:
-            loops.append([t for _, t in body[place[int(to[1], 16)]:i + 1]])
+            loops.append([plain(t) for _, t in body[place[int(to[1], 16)]:i + 1]])
     return min((l for l in loops if any(t.startswith("HMMA") for t in l)), key=len, default=[])
+
+
+def successors(body):
+    """By number of an instruction, those that may follow."""
+    place = {address: i for i, (address, _) in enumerate(body)}
+    out = []
+    for i, (_, text) in enumerate(body):
+        to = re.match(r"(?:BRA|JMP)\S* (.*?)0x([0-9a-f]+)", plain(text))
+        ends = re.match(r"EXIT|RET|BRX", text) or to and plain(text) == text and not to[1] and ".DIV" not in text
+        out.append(([] if ends or i + 1 == len(body) else [i + 1]) + ([place[int(to[2], 16)]] if to else []))
+    return out
+
+
+def cycle(following, at, without=()):
+    """The instructions that come after `at` and before it again: its outermost loop."""
+    before = [[] for _ in following]
+    for i, targets in enumerate(following):
+        for j in targets:
+            before[j].append(i)
+
+    def reached(edges):
+        seen, waiting = set(), [at]
+        while waiting:
+            for j in edges[waiting.pop()]:
+                if j not in seen and j not in without:
+                    seen.add(j)
+                    waiting.append(j)
+        return seen
+
+    return reached(following) & reached(before)
+
+
+def straight(following, loop):
+    """Of a loop, what lies between its beginning and its end: not the waits for what is not there yet."""
+    begin = next((j for i, targets in enumerate(following) if i not in loop for j in targets if j in loop), min(loop))
+    end = max(i for i in loop if begin in following[i])
+    return {i for i in loop if begin <= i <= end}, begin
+
+
+def wgmma_tile(name, body):
+    """Of a tile, by wgmma: (slots of a scheduler, products of a warp, accesses of local memory in loops, cycles of the
+    tensor cores); None for other kernels."""
+    find = lambda pattern: [i for i, (_, t) in enumerate(body) if re.match(pattern, plain(t))]
+    of, products = re.match(r"wgmma_(image|weights)_kernel<\w+<b?f16, \d+, (\d+)", name), find("HGMMA")
+    if not of or not products:
+        return None
+    # Blocks of channels, each of which repeats the loads and products; warps of a scheduler that multiply, and products
+    # of one.
+    blocks, warps, products_of_tile = 1, 3, 8
+    if of[1] == "image":
+        blocks = warps = int(of[2]) // 64
+        products_of_tile = 36 * blocks
+    following = successors(body)
+    loop, begin = straight(following, cycle(following, products[0]))
+    inner = cycle(following, products[0], {begin})
+    executed = lambda chosen: sum(blocks if i in inner else 1 for i in chosen)
+    loads = next(filter(None, (cycle(following, i) for i in find("LDG") if i not in loop)))
+    number = executed(loop & set(products))
+    slots = warps * (executed(loop) - number) * products_of_tile // number  # a loop may have several tiles
+    columns = int(re.search(r"HGMMA\.64x(\d+)x16", body[products[0]][1])[1])
+    return (slots + blocks * len(straight(following, loads)[0]), products_of_tile,
+            sum(bool(re.match("LDL|STL", plain(body[i][1]))) for i in loop | loads),
+            warps * products_of_tile * columns // 2)
 
 
 def short(name):
@@ -90,7 +172,8 @@ def short(name):
 
 
 def rows_of(file, arch):
-    """(name, registers, spilled bytes, instructions of the loop, products, accesses of local memory) of each kernel."""
+    """(name, registers, spilled bytes, instructions of the loop or, by wgmma, slots of a tile; products; others a
+    product or slots a tile; accesses of local memory) of each kernel."""
     with tempfile.TemporaryDirectory() as folder:
         cubin = f"{folder}/kernels.cubin"
         built = output_of(tool("nvcc"), "-O3", "-std=c++20", "--expt-relaxed-constexpr", f"-I{ROOT}",
@@ -104,9 +187,15 @@ def rows_of(file, arch):
         used[name] = int(registers), int(spills)
     readable = output_of("c++filt", *used).stdout.splitlines()
     for (name, (registers, spills)), text in zip(used.items(), readable):
-        loop = loop_of_products(sass.get(name, []))
-        if loop:
-            yield (short(text), registers, spills, len(loop), sum(t.startswith("HMMA") for t in loop),
+        body = sass.get(name, [])
+        loop = loop_of_products(body)
+        tile = wgmma_tile(short(text), body)
+        if tile:
+            slots, products, local, cycles = tile
+            yield f"{short(text)}: a tile, of {cycles} cycles", registers, spills, slots, products, slots, local
+        elif loop:
+            products = sum(t.startswith("HMMA") for t in loop)
+            yield (short(text), registers, spills, len(loop), products, (len(loop) - products) / products,
                    sum(t.startswith(("LDL", "STL")) for t in loop))
 
 
@@ -121,14 +210,16 @@ def main():
     wrong = []
     print(f"sm_{args.arch}\n{'registers':>9} {'spilled':>7} {'loop':>5} {'products':>8} {'others':>6}  kernel")
     for file in args.files:
-        for name, registers, spills, size, products, local in sorted(rows_of(file, args.arch)):
-            others = (size - products) / products
+        for name, registers, spills, size, products, others, local in sorted(rows_of(file, args.arch)):
             print(f"{registers:9} {spills:7} {size:5} {products:8} {others:6.1f}  {name[:150]}")
             limit = next((most for pattern, most in LIMITS if re.match(pattern, name)), None)
             if spills or local:
                 wrong.append(f"{name}: spills {spills} bytes, {local} accesses of local memory in its loop")
             if limit is not None and others > limit:
-                wrong.append(f"{name}: {others:.1f} others a product, at most {limit}")
+                wrong.append(f"{name}: {others:.1f} others a product or slots a tile, at most {limit}")
+    if args.check and args.files == FILES and not any(spills and local for _, _, spills, _, _, _, local in
+                                                      rows_of(PLANTED, args.arch)):
+        wrong.append(f"{PLANTED}: its spill was not found")
     if args.check and wrong:
         sys.exit("sass.py: " + "\n".join(wrong))
 
