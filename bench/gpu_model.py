@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicts a training step of ResNet-18 on 32x32 images in 16 bits on one H200: with ringtape's own convolutions, one
-by one with BatchNorm or fused with it (kernels/cuda/conv/conv_norm.cu), or with cuDNN's; launched kernel by kernel or
-as a CUDA graph.
+by one with BatchNorm or fused with it (kernels/cuda/conv/conv_norm.cu), with cuDNN's, or with cuDNN's but those by
+wgmma (wgmma_*.cu), fused, in blocks that have them for all convolutions; launched kernel by kernel or as a CUDA graph.
 
   gpu_model.py [--batch N ...]
 
@@ -10,7 +10,8 @@ loops in what nvcc 13.0.88 makes for sm_90a (tests/cuda/sass.py, 2026-11-29). A 
 of the schedulers, of shared memory, of the tensor cores, of the path from the second-level cache and of memory, in
 whole rounds of blocks with their first and last instructions, and a gap to the next one. Expect 30 % more or less, and
 the order of variants to be right: a loop that normalises what it loads executes three times as many instructions for 64
-channels."""
+channels. Of kernels by wgmma it is assumed that the tensor cores multiply at the rate of cuBLAS's products where
+nothing else takes longer, and that the latencies of copies and barriers are hidden; no GPU has run them."""
 import argparse
 import math
 
@@ -21,6 +22,7 @@ EXECUTED = 0.93                       # of a loop's instructions; of those befor
 ALSO, FILL = 0.7, 1200                # FILL: cycles until a tile's first copies are there
 L2 = 28                               # bytes per cycle into a multiprocessor: an estimate, 24 to 32
 MEMORY = 4.2e12                       # bytes per second of a copy on an H200, measured
+WGMMA_RATE = 778e12 / (4096 * SMS * CLOCK)  # of the tensor cores' peak: a product of bf16 measured on an H200
 PASSES = 0.8                          # of that, by passes over memory
 CUDNN = 530e12                        # FLOP/s, so that a step of 2048 takes the 21.36 ms measured on 2026-11-26
 GAP, LAUNCH = 1.4e-6, 4.5e-6          # between kernels of a graph; host time of a kernel with its memory's two calls
@@ -37,6 +39,17 @@ LOOPS = {
     'weights': {(64, 128): (230, 16, 8, 3, 0, 1805), (128, 128): (271, 32, 12, 4, 0, 2637)},
     'weights, normalised': {(64, 128): (405, 16, 8, 3, 16, 2203), (128, 128): (433, 32, 12, 4, 16, 3069)},
 }
+
+# By wgmma, of a tile of 32x32 with 64 channels or 16x16 with 128: slots of a scheduler, and KB that come to or from
+# where results are staged.
+WGMMA = {
+    'forward': {64: (1176, 64), 128: (5666, 128)}, 'forward, normalised': {64: (2086, 64), 128: (7086, 128)},
+    'data': {64: (1160, 128), 128: (5962, 256)}, 'data, gated': {64: (1726, 128), 128: (6954, 256)},
+    'weights': {64: (473, 0), 128: (437, 0)}, 'weights, normalised': {64: (979, 0), 128: (892, 0)},
+}
+# Of those slots, those after the products of both warps of a scheduler with 128 channels, beside which nothing runs.
+AFTER = {'forward': 1580, 'data': 1404, 'data, gated': 2684}
+WGMMA_BLOCKS = ('1.', '2.2', '2.3')
 
 # name, channels in and out, kernel, stride, size of the input
 LAYERS = [('stem', 3, 64, 3, 1, 32)] + [(f'1.{i}', 64, 64, 3, 1, 32) for i in range(4)]
@@ -59,13 +72,37 @@ def product(kind, m, n, depth, kernel_bytes, chunks=1, batch=1):
     return max(busy, kernel_bytes / MEMORY)
 
 
+def wgmma(kind, c, size, batch, kernel_bytes):
+    """Seconds of a convolution of c to c channels by wgmma."""
+    of_weights = kind.startswith('weights')
+    places, blocks = 128 if of_weights else 256, c // 64
+    slots, staging = WGMMA[kind][c]
+    rows = places // size
+    copies = 3 * 128 * (rows + 2) * size  # bytes of three copies of 64 channels
+    if of_weights:
+        tensor, shared = 8 * 3 * 96, 3 * 8 * 8 * 1024 + copies + places * 128
+    else:
+        tensor = 36 * 128 * blocks ** 2
+        shared = 36 * 10 * 1024 * blocks ** 2 + blocks * copies + 1024 * staging + (blocks > 1) * 18 * 16384
+    after = AFTER[kind.removesuffix(', normalised')] / ISSUED if blocks > 1 and not of_weights else 0
+    tile = max(tensor / WGMMA_RATE + after, slots / ISSUED, shared / 128)
+    parts = blocks ** 2 if of_weights else 1
+    busy = (math.ceil(batch * size ** 2 / places / (SMS // parts)) * tile + FILL) / CLOCK
+    return max(busy, kernel_bytes / MEMORY)
+
+
 def kernels(batch, way):
     """(name, seconds) of the large kernels of a step."""
     out = []
-    fused = way == 'fused'
 
     def convolution(kind, flop, *sizes, **more):
-        out.append((kind, max(flop / CUDNN, sizes[3] / MEMORY) if way == 'cuDNN' else product(kind, *sizes, **more)))
+        if by_wgmma:
+            seconds = wgmma(kind, c, size, batch, sizes[3])
+        elif way in ('cuDNN', 'wgmma'):
+            seconds = max(flop / CUDNN, sizes[3] / MEMORY)
+        else:
+            seconds = product(kind, *sizes, **more)
+        out.append((kind, seconds))
 
     memory = lambda name, size: out.append((name, size / MEMORY / PASSES))
     for name, c, k, r, stride, size in LAYERS:
@@ -75,7 +112,8 @@ def kernels(batch, way):
         stem, shortcut = c == 3, r == 1
         first = name.endswith('.0') or name in ('1.0', '1.2', '2.2', '3.2', '4.2')
         second = not (stem or shortcut or first)
-        block = fused and not stem
+        by_wgmma = way == 'wgmma' and name.startswith(WGMMA_BLOCKS)
+        block = by_wgmma or way == 'fused' and not stem
         flop = 2 * places * k * c * r * r
         normalised = ', normalised' if block and second else ''
         convolution('forward' + normalised, flop, places, k, c * r * r, read + y + w)
@@ -99,7 +137,9 @@ def kernels(batch, way):
         depth = max(math.ceil(places / chunk), 256)
         parts = math.ceil(places / depth)
         convolution('weights' + normalised, flop, k, c * r * r, places, y + read + 2 * w, chunks=parts)
-        if way != 'cuDNN':
+        if by_wgmma:
+            parts = SMS // (c // 64) ** 2
+        if by_wgmma or way in ('one by one', 'fused'):
             memory('add parts', 4 * k * c * r * r * (parts + 1))
     memory('pool and loss', 3 * 2 * batch * 16 * 512)
     memory('optimizer', PARAMETERS * 22)
@@ -109,13 +149,15 @@ def kernels(batch, way):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--batch', type=int, nargs='+', default=[128, 512])
-    parser.add_argument('--kernels', type=int, nargs=3, default=[222, 179, 214], metavar=('APART', 'FUSED', 'CUDNN'),
-                        help='kernels of a step, as the emulation counts them [%(default)s]')
+    parser.add_argument('--kernels', type=int, nargs=4, default=[222, 179, 214, 201],
+                        metavar=('APART', 'FUSED', 'CUDNN', 'WGMMA'),
+                        help='kernels of a step, as the emulation counts them; by wgmma, where 3 of 8 blocks are '
+                             'fused, between those [%(default)s]')
     args = parser.parse_args()
     print(f'{"batch":>6} {"":10} {"kernels":>8} {"work ms":>8} {"graph ms":>9} {"images/s":>9} {"eager ms":>9} '
           f'{"images/s":>9}')
     for batch in args.batch:
-        for way, count in zip(('one by one', 'fused', 'cuDNN'), args.kernels):
+        for way, count in zip(('one by one', 'fused', 'cuDNN', 'wgmma'), args.kernels):
             work = sum(seconds for _, seconds in kernels(batch, way))
             graph = work + count * GAP
             eager = max(graph, count * LAUNCH)
