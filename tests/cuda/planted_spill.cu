@@ -7,7 +7,7 @@ namespace {
 
 struct Hoard {
   using Part = float;
-  static constexpr bool kTransposed = false, kReads = false, kNorm = false;
+  static constexpr ResultUses kUses{.transposed = false, .second_image = false, .norm = false};
   float kept[32] = {};
   __device__ Hoard(const float*, int, int) {}
   __device__ void begin(float) {}

@@ -7,7 +7,7 @@ namespace {
 
 template <class T> struct Skipped {
   using Part = void;
-  static constexpr bool kTransposed = true, kReads = true, kNorm = false;
+  static constexpr ResultUses kUses{.transposed = true, .second_image = true, .norm = false};
   __device__ Skipped(const float*, int, int) {}
   __device__ __forceinline__ void begin(float) {}
   __device__ __forceinline__ uint32_t put(const Vec<float, 2>& x, uint32_t skip) {
@@ -18,7 +18,7 @@ template <class T> struct Skipped {
 
 template <class T> struct Gated {
   using Part = GradientSums;
-  static constexpr bool kTransposed = true, kReads = true, kNorm = true;
+  static constexpr ResultUses kUses{.transposed = true, .second_image = true, .norm = true};
   Normalize<float> of;
   GradientSums sums = {0, 0};
   __device__ Gated(const float* norm, int channels, int c) : of{norm[c], norm[channels + c], norm[2 * channels + c]} {}

@@ -7,7 +7,7 @@ namespace {
 // Of a channel, around its first value, so that little is lost by differences.
 template <class T> struct WithMoments {
   using Part = MomentsPart;
-  static constexpr bool kTransposed = false, kReads = false, kNorm = false;
+  static constexpr ResultUses kUses{.transposed = false, .second_image = false, .norm = false};
   float pivot = 0, sum = 0, squares = 0;
   __device__ WithMoments(const float*, int, int) {}
   __device__ __forceinline__ void begin(float x) { pivot = x; }

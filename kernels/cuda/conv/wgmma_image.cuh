@@ -11,9 +11,7 @@
 //   128 channels   each consumer has 64 of the channels of every tile; the weights come tap by tap, by the copy engine
 //
 // What the products become is the matter of a Result, of which a thread has two, a channel each:
-//   kTransposed                    whether the weights are those of the gradient
-//   kReads                         whether a second image is read where the result is written: `Maps::beside`
-//   kNorm                          whether it has use for the channels' mean, scale and shift
+//   kUses                          below
 //   Result(norm, channels, c)      of channel c; norm: those values, one after the other
 //   begin(x)                       x: of the channel, the same for its four lanes
 //   put(x, word)                   the word to write for two rounded numbers beside a word of the second image
@@ -46,6 +44,12 @@ template <class T_, int W_, int C_, class Result_, bool normalizes> struct Image
   static_assert(sizeof(Shared) <= 227 * 1024);
 };
 
+struct ResultUses {
+  bool transposed;    // weights, as the gradient does
+  bool second_image;  // `Maps::beside`, read where the result is written
+  bool norm;          // the channels' mean, scale and shift
+};
+
 struct Maps {
   CUtensorMap weights, out, beside;
 };
@@ -65,7 +69,7 @@ template <class F> __device__ __forceinline__ void load_tap(typename F::Shared& 
   if (F::kStreams) mbarrier_expect(full, sizeof s.weights[0]);
   for (int c = 0; c < F::C; c += kBlock) {
     auto* const to = s.weights[n % F::kStages][c];
-    if constexpr (F::Result::kTransposed) load_box(to, &map, full, {c, 2 - column, 2 - row, block});
+    if constexpr (F::Result::kUses.transposed) load_box(to, &map, full, {c, 2 - column, 2 - row, block});
     else load_box(to, &map, full, {block, column, row, c});
   }
 }
@@ -77,7 +81,7 @@ __device__ __forceinline__ void prepare_out(typename F::Shared& s, const CUtenso
                                             int group) {
   if (i >= share.tiles) return;
   uint64_t* const ready = s.out_ready + (F::kStreams ? group : i % kConsumers);
-  if constexpr (F::Result::kReads) {
+  if constexpr (F::Result::kUses.second_image) {
     const typename F::Tile tile(share.tile(i));
     mbarrier_expect(ready, sizeof s.out[0]);
     load_box(s.out[group % F::kStaging], &beside, ready, {group % F::kStaging * kBlock, 0, tile.row, tile.image});
@@ -153,7 +157,7 @@ template <class F> struct Consumer {
   __device__ __forceinline__ void multiply_tap(Products& d, int shift, int row, bool first) {
     const int stage = F::kStreams ? n % F::kStages : shift * 3 + row;
     if (F::kStreams) mbarrier_wait(s.weights_full + stage, n / F::kStages & 1);
-    constexpr bool kOuter = Result::kTransposed;
+    constexpr bool kOuter = Result::kUses.transposed;
     const uint64_t a = wgmma_operand(s.weights[stage][of_group * kBlock], 16, 1024),
                    b = wgmma_operand(s.copies[shift][row * F::W], 16, 1024);
     keep(d);
@@ -207,7 +211,7 @@ template <class F> struct Consumer {
 #pragma unroll
     for (int j = 0; j < kPlaces / 8; j += 2) {
       uint32_t words[4] = {};
-      if constexpr (Result::kReads) ldmatrix_trans(words, row + j * 8 * kBlock);
+      if constexpr (Result::kUses.second_image) ldmatrix_trans(words, row + j * 8 * kBlock);
 #pragma unroll
       for (int m = 0; m < 4; ++m) {
         const int at = j * 4 + m * 2;
@@ -266,7 +270,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   typename F::Shared& s = *shared;
   const Share share(tiles);
   if (threadIdx.x == 0) begin<F>(s, maps, share);
-  if constexpr (F::kNormalizes || F::Result::kNorm) place_norm(s.norm, norm, F::C);
+  if constexpr (F::kNormalizes || F::Result::kUses.norm) place_norm(s.norm, norm, F::C);
   __syncthreads();
   if (threadIdx.x >= kConsumers * kGroup) load_tiles<F>(s, x, share);
   else Consumer<F>{s, maps, share}.run(parts);
@@ -286,7 +290,7 @@ ConvParts run_wgmma_image(const View& y, const View& x, const View& w, const Vie
     return tensor_map(v.dtype, v.data, {F::C, F::W, F::W, images}, {kBlock, F::W, F::Tile::kRows, 1});
   };
   const Maps maps = {tensor_map(w.dtype, w.data, {F::C, 3, 3, F::C}, {kBlock, 1, 1, kBlock}), image(y),
-                     image(F::Result::kReads ? beside : y)};
+                     image(F::Result::kUses.second_image ? beside : y)};
   launch<wgmma_image_kernel<F>>(y.device, {dim3(unsigned(blocks)), dim3(kThreads), sizeof(typename F::Shared)}, maps,
                                 x.as<typename F::T>(),
                                 ImageNorm{channels_of(norm.mean, norm.var, norm.w, norm.eps), View(norm.b).as<float>()},
