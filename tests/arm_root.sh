@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a folder with Debian's libraries for arm64, against which cmake/aarch64.cmake compiles and qemu-aarch64 executes.
+# Makes a folder with Debian's libraries for arm64, for cmake/aarch64.cmake and qemu-aarch64.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=../.ci/quietly.sh
