@@ -4,8 +4,8 @@
     bench/pytorch/mlp_step.py [--binary build/cpu/ringtape] [--batch-size 16] [--threads 1 2] [--optimizer sgd adam]
         [--peers torch jax] [--rounds 7]
 
-All train on one batch that stays in memory, in f32: forward, backward and optimizer step. JAX repeats 2,000 steps in one
-compiled lax.scan, so that no Python runs between them; its threads are limited by the processors that it may use.
+All train on one batch that stays in memory, in f32: forward, backward and optimizer step. JAX repeats 2,000 steps in
+one compiled lax.scan, so that no Python runs between them; its threads are limited by the processors that it may use.
 Medians over the rounds, each in a process of its own.
 """
 import argparse
