@@ -21,7 +21,7 @@ struct Work::State {
   Worker* worker;
   std::shared_ptr<StreamPoint> asked, ended;  // on a GPU: the point it follows, and its end once it is done
   std::atomic<bool> done{false};
-  std::atomic<bool> followed{false};  // what is freed from now on, is after its end
+  std::atomic<bool> followed{false};  // a stream waits for `ended`: memory is freed behind it
   Span span;                          // readable once it is done
   std::string error;                  // readable once it is done; empty: none
   // Of a thread that records work of the group's device (core/recording.h), nothing of the above: each launch requests,

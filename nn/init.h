@@ -19,8 +19,8 @@ Tensor normal_fan_out(const Shape& shape);
 // in the middle, 0 elsewhere. Equals dirac_(w[:C]) in PyTorch.
 Tensor dirac(const Shape& shape);
 
-// While one lives, these initialisations of its thread draw nothing, and what they return has any numbers: for networks
-// all of whose weights come from a file.
+// While one lives, these functions draw nothing on its thread and return uninitialised tensors: for networks all of
+// whose weights come from a file.
 class NoInit {
  public:
   NoInit();
