@@ -25,6 +25,7 @@ inline constexpr AutocastRule kAutocastRules[] = {
     {"conv2d", CastPolicy::lower},
     {"einsum", CastPolicy::lower},
     {"residual_block", CastPolicy::lower},
+    {"scaled_dot_product_attention", CastPolicy::lower},
 
     {"exp", CastPolicy::full},
     {"expm1", CastPolicy::full},

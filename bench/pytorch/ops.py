@@ -79,6 +79,11 @@ def workloads():
     of_channel = [torch.rand(128) for _ in range(2)]
     calls["group_norm/32x32x32x128"] = lambda: F.group_norm(grouped, 32, *of_channel)
     calls["instance_norm/32x64x64x64"] = lambda: F.instance_norm(single, None, None, *(c[:64] for c in of_channel))
+    for shape in ((64, 3, 65, 64), (16, 3, 197, 64), (8, 2048, 64)):
+        heads = torch.randn(3, *shape)
+        name = "scaled_dot_product_attention/" + "x".join(map(str, shape))
+        calls[name] = lambda h=heads: F.scaled_dot_product_attention(*h)
+        calls[name + "_causal"] = lambda h=heads: F.scaled_dot_product_attention(*h, is_causal=True)
     scores, targets = torch.randn(8192, 1000), torch.rand(8192, 1000)
     for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits", "kl_div"):
         calls[f"{name}/8192x1000"] = lambda f=getattr(F, name): f(scores, targets)

@@ -9,6 +9,7 @@ namespace {
 // The elementary functions for the tables in kernels/unary.h and binary.h (M there).
 struct Math {
   static __device__ float exp(float x) { return expf(x); }
+  static __device__ float exp2(float x) { return exp2f(x); }
   static __device__ float log(float x) { return logf(x); }
   static __device__ float tanh(float x) { return tanhf(x); }
   static __device__ float erf(float x) { return erff(x); }
@@ -27,6 +28,7 @@ struct Math {
   static __device__ float fmod(float x, float y) { return fmodf(x, y); }
   static __device__ float log2(float x) { return log2f(x); }
   static __device__ double exp(double x) { return ::exp(x); }
+  static __device__ double exp2(double x) { return ::exp2(x); }
   static __device__ double log(double x) { return ::log(x); }
   static __device__ double tanh(double x) { return ::tanh(x); }
   static __device__ double erf(double x) { return ::erf(x); }

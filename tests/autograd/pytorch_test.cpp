@@ -27,8 +27,8 @@ Tensor transformer_block(const Tensors& t) {
   Tensors heads;
   for (const Tensor& part : chunk(linear(normal, t[1]), 3, -1))
     heads.push_back(transpose(reshape(part, {x.dim(0), x.dim(1), 2, -1}), 1, 2));
-  const Tensor scores = matmul(heads[0], transpose(heads[1])) / std::sqrt(double(heads[0].dim(-1)));
-  const Tensor attended = reshape(transpose(matmul(softmax(scores), heads[2]), 1, 2), x.shape());
+  const Tensor attention = scaled_dot_product_attention(heads[0], heads[1], heads[2]);
+  const Tensor attended = reshape(transpose(attention, 1, 2), x.shape());
   const Tensor y = x + linear(attended, t[2]);
   return y + linear(gelu(linear(layer_norm(y, t[5], t[6]), t[3])), t[4]);
 }

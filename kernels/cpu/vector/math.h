@@ -14,6 +14,7 @@ struct Math {
   RT_INLINE static double exp(double x) { return std::exp(x); }
   RT_INLINE static double log(double x) { return std::log(x); }
   RT_INLINE static double log2(double x) { return std::log2(x); }
+  RT_INLINE static double exp2_falling(double x) { return std::exp2(x); }
   RT_INLINE static double tanh(double x) { return std::tanh(x); }
   RT_INLINE static double erf(double x) { return std::erf(x); }
   RT_INLINE static double log1p(double x) { return std::log1p(x); }
@@ -55,6 +56,21 @@ struct Math {
     const int32_t whole = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(round), half = whole >> 1;
     const float y = p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((whole - half + 127) << 23);
     return x != x ? x : y;
+  }
+
+  // 2^x for x <= 0, exactly 1 for 0; 0 below -126. Half the instructions of exp.
+  RT_INLINE static float exp2_falling(float x) {
+    constexpr float round = 12582912.f;
+    const float shifted = x + round, r = x - (shifted - round);
+    float p = 1.5594668e-4f;  // minimax in (p - 1) / r on [-1/2, 1/2]
+    p = p * r + 1.3406643e-3f;
+    p = p * r + 9.6176928e-3f;
+    p = p * r + 5.5503104e-2f;
+    p = p * r + 2.4022652e-1f;
+    p = p * r + 6.9314724e-1f;
+    p = p * r + 1.f;
+    const float y = p * std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u);
+    return x < -126.f ? 0.f : y;
   }
 
   RT_INLINE static float log(float x) { return logarithm<false>(x); }

@@ -1,0 +1,57 @@
+// Attention of bf16 by each unit: by itself if the machine has it, and by its emulation.
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "kernels/arithmetic.h"
+#include "kernels/bf16_unit.h"
+#include "tests/support/isas.h"
+#include "tests/support/noise.h"
+#include "tests/support/support.h"
+
+namespace ringtape {
+namespace {
+
+using test::noise;
+
+struct Unit : ArithmeticScope {
+  explicit Unit(Bf16Unit unit, bool emulated = false)
+      : ArithmeticScope(&Arithmetic::bf16, Bf16Choice{unit, emulated}) {}
+};
+class AttentionBf16 : public testing::TestWithParam<Bf16Unit> {};
+INSTANTIATE_TEST_SUITE_P(Units, AttentionBf16, testing::Values(Bf16Unit::avx512_bf16, Bf16Unit::amx),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+Tensors attention(const Tensors& from, DType dtype, bool causal) {
+  Tensors t;
+  for (size_t i = 0; i < 3; ++i) t.push_back(leaf(cast(from[i], dtype)));
+  const Tensor y = scaled_dot_product_attention(t[0], t[1], t[2], causal);
+  backward(y, cast(from[3], dtype));
+  return {contiguous(y.detach()), contiguous(grad(t[0])), contiguous(grad(t[1])), contiguous(grad(t[2]))};
+}
+
+// Weights and gradients of scores are rounded to bf16 between two products: a few parts in 2^8 of the largest.
+TEST_P(AttentionBf16, IsNearThatOfF64AndEqualToItsEmulation) {
+  for (const auto& [n, m, d, e, causal] : std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>>{
+           {1, 1, 1, 1, false}, {65, 65, 64, 64, false}, {300, 301, 31, 17, false}, {130, 97, 32, 66, true}}) {
+    Tensors x;
+    for (const Shape& shape : {Shape{2, n, d}, Shape{2, m, d}, Shape{2, m, e}, Shape{2, n, e}})
+      x.push_back(cast(cast(noise(shape, 3 + x.size()), DType::bf16), DType::f64));
+    const Tensors exact = attention(x, DType::f64, causal);
+    test::with_every_isa([&] {
+      const Tensors found = [&] {
+        const Unit emulated(GetParam(), true);
+        return attention(x, DType::bf16, causal);
+      }();
+      const char* const names[] = {"y", "dq", "dk", "dv"};
+      for (size_t i = 0; i < found.size(); ++i)
+        test::expect_close(cast(found[i], DType::f64), exact[i], 0.02, 0.03, names[i]);
+      if (!has(GetParam()) || cpu_isa() != CpuIsa::avx512) return;
+      const Unit native(GetParam());
+      const Tensors real = attention(x, DType::bf16, causal);
+      for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(test::same_bytes(found[i], real[i])) << names[i];
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ringtape
