@@ -96,7 +96,7 @@ void finish_leaf(Node& node) {
 }
 
 struct Ready {
-  Node* node;
+  NodePtr node;
   bool operator<(const Ready& other) const { return node->seq < other.node->seq; }
 };
 
@@ -207,22 +207,22 @@ Tensor ones_like(const Tensor& x) {
 }
 
 // Of a node whose gradient is complete, the gradients of its inputs; none if it has no gradient.
-Tensors input_gradients(Node* node) {
-  const Tensor dy = std::move(node->pending_grad);
-  node->pending_grad = {};
+Tensors input_gradients(Node& node) {
+  const Tensor dy = std::move(node.pending_grad);
+  node.pending_grad = {};
   if (!dy.defined()) return {};
-  const Running scope(node);
-  Tensors dx = node->backward(dy);
-  RT_CHECK_EQ(dx.size(), node->inputs.size(), node->name, " must return one gradient per input");
+  const Running scope(&node);
+  Tensors dx = node.backward(dy);
+  RT_CHECK_EQ(dx.size(), node.inputs.size(), node.name, " must return one gradient per input");
   return dx;
 }
 
-bool in_flat_buffer(const Node* leaf) { return leaf->grad_slot.defined() || leaf->open_slot; }
+bool in_flat_buffer(const NodePtr& leaf) { return leaf->grad_slot.defined() || leaf->open_slot; }
 
-void warn_of_forgotten(const std::vector<Node*>& leaves) {
+void warn_of_forgotten(const std::vector<NodePtr>& leaves) {
   if (std::ranges::none_of(leaves, in_flat_buffer)) return;
   std::string shapes;
-  for (Node* leaf : leaves)
+  for (const NodePtr& leaf : leaves)
     if (!in_flat_buffer(leaf) && leaf->grad.defined() && leaf->lonely_passes < 2 && ++leaf->lonely_passes == 2)
       shapes += concat(shapes.empty() ? "" : ", ", leaf->shape);
   if (shapes.empty()) return;
@@ -233,24 +233,25 @@ void warn_of_forgotten(const std::vector<Node*>& leaves) {
 
 }  // namespace
 
-void backward(const Tensor& loss, const Tensor& dloss) {
+void backward(Tensor loss, const Tensor& dloss) {
   check_seed(loss, dloss);
   const NoGrad no_grad;
   const Autocast as_they_are(DType::f32);
   const AtEnd finally;
-  Node* root = loss.node().get();
-  count_uses(root);
+  NodePtr root = loss.node();
+  count_uses(root.get());
   root->pending_grad = dloss.defined() ? dloss : ones_like(loss);
-  std::priority_queue<Ready> ready;
-  std::vector<Node*> leaves;
-  if (root->backward) ready.push({root});
-  else finish_leaf(*root);
+  loss = {};
+  std::priority_queue<Ready> ready;  // holds what nobody else may hold any more
+  std::vector<NodePtr> leaves;
+  if (!root->backward) return finish_leaf(*root);
+  ready.push({std::move(root)});
   while (!ready.empty()) {
-    Node* node = ready.top().node;
+    const NodePtr node = ready.top().node;
     ready.pop();
-    Tensors dx = input_gradients(node);
+    Tensors dx = input_gradients(*node);
     for (size_t i = 0; i < node->inputs.size(); ++i) {
-      Node* input = node->inputs[i].get();
+      const NodePtr& input = node->inputs[i];
       if (!input) continue;
       if (i < dx.size() && dx[i].defined()) {
         check_gradient(*node, dx[i], i);

@@ -55,14 +55,15 @@ Tensor record(const char* name, std::initializer_list<Tensor> inputs, Tensor y, 
 Tensor record(const char* name, std::span<const Tensor> inputs, Tensor y, BackwardFn backward);
 
 // Adds dL/dx to grad(x) of every leaf x that `loss` depends on. `dloss` is dL/dloss, by default 1 for a one-element
-// loss. The graph is kept: a second call adds the same gradients again. The order of additions depends only on the
-// graph, so that results are bitwise reproducible. Two passes over shared nodes must not overlap, neither in two
-// threads nor inside a hook.
+// loss. What nobody else holds of the graph is freed as soon as it has been used: backward(std::move(loss)) needs less
+// memory. If the caller keeps `loss`, all is kept, and a second call adds the same gradients again. The order of
+// additions depends only on the graph, so that results are bitwise reproducible. Two passes over shared nodes must not
+// overlap, neither in two threads nor inside a hook.
 //
 // Warns of a leaf that has its second gradient beside leaves whose gradients are in flat buffers (FlatParameters), and
 // is in none itself: a parameter that a module's visit() has left out, which is neither trained nor saved. An input
 // that is a leaf of one pass alone is none.
-void backward(const Tensor& loss, const Tensor& dloss = {});
+void backward(Tensor loss, const Tensor& dloss = {});
 
 // The leaves that `loss` depends on; a parameter not among them gets no gradient from backward(loss).
 std::vector<NodePtr> used_leaves(const Tensor& loss);

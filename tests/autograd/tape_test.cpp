@@ -75,6 +75,36 @@ TEST(Tape, TheSameGraphTwiceAddsTheSameGradients) {
   EXPECT_EQ(values(grad(x)), (Doubles{2 * once[0], 2 * once[1]}));
 }
 
+TEST(Tape, FreesWhatNobodyElseHoldsAsItGoes) {
+  constexpr int64_t kSize = 1 << 16, kBytes = kSize * 4, kLength = 10;
+  const auto chain = [](Tensor y) {
+    for (int64_t i = 0; i < kLength; ++i) y = exp(y * 0.5);
+    return y;
+  };
+  const auto peak_of = [](Tensor loss, bool moves) {
+    const int64_t before = memory_stats(Device{}).current;
+    reset_peak_memory(Device{});
+    moves ? backward(std::move(loss)) : backward(loss);
+    return memory_stats(Device{}).peak - before;
+  };
+  const Tensor x = leaf(ones({kSize}));
+  EXPECT_GE(peak_of(sum(chain(x)), false), 2 * kBytes);
+  const Doubles once = values(grad(x));
+  zero_grad(x);
+  const int64_t before = memory_stats(Device{}).current;
+  EXPECT_LT(peak_of(sum(chain(x)), true), 2 * kBytes);
+  EXPECT_LT(memory_stats(Device{}).current, before + 2 * kBytes);  // the gradient
+  EXPECT_EQ(values(grad(x)), once);
+
+  zero_grad(x);
+  const Tensor part = chain(x);  // somebody holds it
+  backward(sum(part));
+  backward(sum(part));
+  Doubles twice = once;
+  for (double& g : twice) g *= 2;
+  EXPECT_EQ(values(grad(x)), twice);
+}
+
 TEST(Tape, GradientsOfTwoLeavesNeverShareMemory) {
   const Tensor a = leaf_of({1, 2}), b = leaf_of({3, 4});
   backward(sum(a + b));  // add passes dy on to both

@@ -89,6 +89,8 @@ Tally::Totals right_of(const Riders& riders) {
   return {.top1 = int64_t(riders[kTop1]), .top5 = int64_t(riders[kTop5])};
 }
 
+Tensor total_of(Outcome part) { return part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss; }
+
 void copy_all(const Tensors& to, const Tensors& from) {
   RT_CHECK_EQ(to.size(), from.size());
   for (size_t i = 0; i < to.size(); ++i) copy(to[i], from[i]);
@@ -124,11 +126,11 @@ Step::Result Step::gradients(const Tensors& images, const Labels& y, GlobalBatch
       }
     }
     if (ended) ended(StepPhase::forward);
-    const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
+    Tensor total = total_of(std::move(part));
     if (i == parts - 1 && global.counts) right = count_right(logits, y.larger());
     if (i == parts - 1) placement_->arm(total, {loss, samples, all, with_right(global.riders, right)});
     if (total.defined())
-      backward(total, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, total.dtype()));
+      backward(std::move(total), share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, total.dtype()));
     if (uneven) uneven->end();
     if (i == parts - 1) placement_->finish();
     if (ended) ended(StepPhase::backward);

@@ -61,10 +61,10 @@ Step::Result Step::share_gradients(const Tensors& images, const Labels& y, Globa
     }
     sum_buffers(places, buffers, before, share, w == 0);
     if (ended) ended(StepPhase::forward);
-    const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
+    Tensor total = total_of(std::move(part));
     const comm::Reducer::Step own_part{loss, rows.size(), all, with_right(last ? global.riders : Riders{}, out.right)};
     if (last) placement_->arm(total, own_part);
-    if (total.defined()) backward(total, scale_.seed(share, total.dtype()));
+    if (total.defined()) backward(std::move(total), scale_.seed(share, total.dtype()));
     last ? placement_->finish() : placement_->keep(own_part);
     if (ended) ended(StepPhase::backward);
   }
