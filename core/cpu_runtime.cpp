@@ -27,20 +27,20 @@ namespace {
 
 constexpr size_t kAlignment = 64;              // a cache line and an AVX-512 vector
 constexpr size_t kHugePage = size_t{2} << 20;  // first touch of fresh 4 KiB pages costs about 3 us each
-constexpr int kClasses = 4 * 64;
+constexpr int kSteps = 16, kStepBits = 4;      // sizes of blocks up to each power of two, after the one before
+constexpr int kClasses = kSteps * 64;
 
-// Block sizes grow in quarters of a power of two, so that at most a fifth of a block is unused.
+// Block sizes grow in sixteenths of a power of two, so that at most a seventeenth of a large block is unused.
 int size_class(size_t bytes) {
   const size_t units = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment;
-  if (units <= 4) return int(units) - 1;
+  if (units <= kSteps) return int(units) - 1;
   const int octave = std::bit_width(units - 1) - 1;  // units in (2^octave, 2^(octave + 1)]
-  const size_t quarter = size_t{1} << (octave - 2);
-  return 4 * (octave - 1) + int((units - 1 - (size_t{1} << octave)) / quarter);
+  return kSteps * (octave - kStepBits) + int((units - 1) >> (octave - kStepBits));
 }
 size_t block_bytes(int size_class) {
-  if (size_class < 4) return size_t(size_class + 1) * kAlignment;
-  const int octave = size_class / 4 + 1;
-  return ((size_t{1} << octave) + size_t(size_class % 4 + 1) * (size_t{1} << (octave - 2))) * kAlignment;
+  if (size_class < kSteps) return size_t(size_class + 1) * kAlignment;
+  const int shift = size_class / kSteps - 1;
+  return (size_t(kSteps + size_class % kSteps + 1) << shift) * kAlignment;
 }
 
 class Arena {
