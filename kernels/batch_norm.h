@@ -39,7 +39,7 @@ RT_KERNEL(batch_norm_running, void(View mean, View var, RunningUpdate running));
 
 // y = f((x - mean) w / sqrt(var + eps) + b + residual); residual has no data for none. If mask has data, bit i % 8 of
 // byte i / 8 says whether element i of y is above 0, for backward. Its size is batch_norm_mask_bytes; parts have theirs
-// one after the other.
+// one after the other. On the CPU y may have no data: only the mask is written.
 RT_KERNEL(batch_norm_forward, void(View y, View mask, View x, View residual, View mean, View var, View w, View b,
                                    double eps, Activation f));
 constexpr int64_t batch_norm_mask_bytes(int64_t elements, int64_t parts = 1) {

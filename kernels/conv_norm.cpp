@@ -4,6 +4,7 @@
 
 #include "kernels/arithmetic.h"
 #include "kernels/binary.h"
+#include "kernels/conv2d_norm.h"
 #include "kernels/copy.h"
 
 namespace ringtape {
@@ -21,11 +22,24 @@ bool fuses(const Tensor& x, const Tensor& w) {  // w (K, R, S, C)
   return arithmetic().fusing != Fusing::never && can_fuse(x.device(), x.dtype(), w.dim(3), w.dim(0));
 }
 
+bool on_cpu(const NormOperand& x) { return x.raw.device().type == DeviceType::cpu; }
+
+PixelNorm pixel_norm(const NormOperand& x) { return {x.mean, x.var, x.w, x.b, x.eps}; }
+
 Tensor normalized(const NormOperand& x, View mask = {}) {
   if (!x.mean.defined()) return x.raw;
-  const Tensor y(x.raw.shape(), x.raw.dtype(), x.raw.device());
+  const Tensor y = empty_like(x.raw);
   batch_norm_forward(y, mask, x.raw, {}, x.mean, x.var, x.w, x.b, x.eps, Activation::relu);
   return y;
+}
+
+// Where it is above 0.
+Tensor mask_of(const NormOperand& x) {
+  const Tensor mask({batch_norm_mask_bytes(x.raw.size())}, DType::u8, x.raw.device());
+  if (!on_cpu(x)) normalized(x, mask);
+  else
+    batch_norm_forward({.device = x.raw.device()}, mask, x.raw, {}, x.mean, x.var, x.w, x.b, x.eps, Activation::relu);
+  return mask;
 }
 
 }  // namespace
@@ -63,7 +77,8 @@ void keep_block_kernels(const BlockShape& block, BlockKernels kernels) { cuda::k
 void conv_norm_forward(const Tensor& y, const Tensor& mean, const Tensor& var, const NormOperand& x, const Tensor& w,
                        const Window& window, const RunningUpdate& running, bool wgmma) {
   if (fuses(y, w) && cuda::fused_forward(y, mean, var, x, w, window, running, wgmma)) return;
-  conv2d_forward(y, normalized(x), w, {}, window);
+  if (on_cpu(x) && x.mean.defined()) conv2d_norm_forward(y, x.raw, pixel_norm(x), w, window);
+  else conv2d_forward(y, normalized(x), w, {}, window);
   batch_norm_statistics(mean, var, y, running);
 }
 
@@ -72,8 +87,7 @@ void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& d
   if (fuses(dx, w) && cuda::fused_backward_data(dx, db, dw, dy, w, x, skip, window, wgmma)) return;
   conv2d_backward_data(dx, dy, w, window);
   if (x.mean.defined()) {
-    const Tensor mask({batch_norm_mask_bytes(dx.size())}, DType::u8, dx.device());
-    normalized(x, mask);
+    const Tensor mask = mask_of(x);
     batch_norm_backward_sums(db, dw, dx, mask, x.raw, x.mean, x.var, x.eps);
     batch_norm_backward(dx, {}, dx, mask, x.raw, x.mean, x.var, x.w, db, dw, dx.size() / dx.dim(-1), x.eps);
   }
@@ -83,8 +97,9 @@ void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& d
 void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOperand& x, const Window& window,
                                 bool wgmma) {
   if (fuses(x.raw, dw) && cuda::fused_backward_weights(dw, dy, x, window, wgmma)) return;
+  if (on_cpu(x)) return conv2d_norm_backward_weights(dw, dy, x.raw, pixel_norm(x), window);
   const DType dtype = x.raw.dtype();
-  const bool direct = dw.dtype() == dtype || dw.device().type == DeviceType::cpu;
+  const bool direct = dw.dtype() == dtype;
   const Tensor own = direct ? dw : Tensor(dw.shape(), dtype, dw.device());
   conv2d_backward_weights(own, dy, normalized(x), window);
   if (!direct) copy(dw, own);

@@ -96,6 +96,7 @@ Gradients gradients(const Layer& l, size_t i, DType own) {
 }  // namespace
 
 bool fuses_residual_block(const Tensor& x, const Tensor& w, int64_t stride) {
+  if (x.device().type == DeviceType::cpu) return true;
   const DType dtype = autocast("residual_block", x, w) ? autocast_dtype() : x.dtype();
   return block_kernels({x.device(), dtype, x.shape(), w.shape(), stride}) != BlockKernels::one_by_one;
 }

@@ -1,9 +1,8 @@
 #include "kernels/batch_norm.h"
 
-#include <cmath>
-
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/vector/channel_sums.h"
+#include "kernels/cpu/vector/normalize.h"
 #include "kernels/cpu/vector/scratch.h"
 #include "kernels/reduce.h"
 
@@ -23,10 +22,6 @@ template <class F> bool in_parts(const View& each, const View& x, const F& f) {
       return v;
     });
   return parts > 1;
-}
-
-template <class C> C inverse_deviation(const View& var, int64_t c, double eps) {
-  return C(1 / std::sqrt(double(var.as<C>()[c]) + eps));
 }
 
 // Adds the moments of half h of `rows` rows, from x on, to mean and squares; see add_moments.
@@ -178,34 +173,6 @@ void batch_norm_running(View mean, View var, RunningUpdate running) {
   ++*running.batches.as<int64_t>();
 }
 
-namespace {
-
-// One row of n elements. residual and mask may be null.
-template <class T, class C>
-void normalize_row(T* y, uint8_t* mask, const T* x, const T* residual, const C* mean, const C* scale, const C* b,
-                   bool relu, int64_t n) {
-  constexpr int64_t step = std::max<int64_t>(kPack, kWide<T>);
-  for_each_step<step>(n, [&](int64_t i, auto count) RT_INLINE_LAMBDA {
-    uint32_t above = 0;
-#pragma GCC unroll 8
-    for (int64_t l = 0; l < step; l += kWide<T>) {
-      const int64_t at = i + l, left = count - l;
-      if (left <= 0) break;
-      Wide<T> v = (load_wide(x + at, left) - load_in_order<T>(mean + at)) * load_in_order<T>(scale + at) +
-                  load_in_order<T>(b + at);
-      if (residual) v = v + load_wide(residual + at, left);
-      if (relu) {
-        above |= bits_above_zero(v) << l;
-        v = not_negative(v);
-      }
-      store_wide(y + at, v, left);
-    }
-    if (mask) store_mask<step>(mask + i / 8, above, count);
-  });
-}
-
-}  // namespace
-
 void batch_norm_forward(View y, View mask, View x, View residual, View mean, View var, View w, View b, double eps,
                         Activation f) {
   if (in_parts(mean, x, [&](const auto& part) {
@@ -214,14 +181,10 @@ void batch_norm_forward(View y, View mask, View x, View residual, View mean, Vie
     return;
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
-    using C = compute_t<T>;
-    const PerColumn<T> center(rows, [&](int64_t c) { return mean.as<C>()[c]; }),
-        shift(rows, [&](int64_t c) { return b.as<C>()[c]; });
-    const PerColumn<T> scale(rows, [&](int64_t c) { return w.as<C>()[c] * inverse_deviation<C>(var, c, eps); });
+    const Normalize<T> normalize(rows, mean, var, w, b, eps);
     for_each_row(rows, [&](int64_t at, int64_t n) {
-      normalize_row<T, C>(y.as<T>() + at, mask.data ? mask.as<uint8_t>() + at / 8 : nullptr, x.as<T>() + at,
-                          residual.data ? residual.as<T>() + at : nullptr, center, scale, shift, f == Activation::relu,
-                          n);
+      normalize.row(y.data ? y.as<T>() + at : nullptr, mask.data ? mask.as<uint8_t>() + at / 8 : nullptr,
+                    x.as<T>() + at, residual.data ? residual.as<T>() + at : nullptr, f == Activation::relu, n);
     });
   });
 }

@@ -52,6 +52,11 @@ void expect_same(const Case& t, const Result& a, const Result& b) {
   EXPECT_TRUE(same_bytes(a.dw, b.dw)) << t.name << ": dw";
 }
 
+TEST(ConvBf16, NormalisesWhatItReads) {
+  const Unit unit(Bf16Unit::avx512_bf16);
+  for (const Case& t : cases()) expect_normalised_alike(t, DType::bf16);
+}
+
 TEST(ConvBf16, IsCloseToExactSums) {
   const Unit unit(Bf16Unit::avx512_bf16);
   for (const Case& t : cases()) {

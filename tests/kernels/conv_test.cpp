@@ -117,6 +117,14 @@ TEST(Conv, DoesNotDependOnTheNumberOfThreads) {
     }
 }
 
+TEST(Conv, NormalisesWhatItReads) {
+  for (const Case& t : kOdd) expect_normalised_alike(t, DType::f32);
+  for (const Case& t : kResNet) expect_normalised_alike(many(t, 5), DType::f32);
+  const Unit unit(Bf16Unit::converted);
+  for (const Case& t : {kResNet[3], kOdd[3], kOdd[6], kOdd[18]})
+    for (const DType dtype : {DType::bf16, DType::f16}) expect_normalised_alike(t, dtype);
+}
+
 TEST(Conv, SwitchesWinogradOff) {
   const Case& t = kResNet[1];
   const Data d = draw(t);

@@ -7,8 +7,10 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "kernels/arithmetic.h"
+#include "kernels/batch_norm.h"
 #include "kernels/bf16_unit.h"
 #include "kernels/conv2d.h"
+#include "kernels/conv2d_norm.h"
 #include "tests/support/support.h"
 
 // Convolutions of many shapes, and the same as plain sums in f64.
@@ -145,5 +147,29 @@ struct Unit : ArithmeticScope {
   explicit Unit(Bf16Unit unit, bool emulated = false)
       : ArithmeticScope(&Arithmetic::bf16, Bf16Choice{unit, emulated}) {}
 };
+
+// Images normalised as they are read have the bytes of those normalised before, for any number of threads.
+inline void expect_normalised_alike(const Case& t, DType dtype) {
+  const Data d = draw(t, dtype);
+  const Tensor mean = randn({t.c}), var = exp(randn({t.c})), w = randn({t.c}), b = randn({t.c});
+  const auto results = [&](const auto& forward, const auto& weights) {
+    const Result out{empty_like(d.dy), {}, empty_like(d.w)};
+    forward(out.y), weights(out.dw);
+    return out;
+  };
+  const Tensor h = empty_like(d.x);
+  batch_norm_forward(h, {}, d.x, {}, mean, var, w, b, 1e-3, Activation::relu);
+  const Result want = results([&](const Tensor& y) { conv2d_forward(y, h, d.w, {}, t.window); },
+                              [&](const Tensor& dw) { conv2d_backward_weights(dw, d.dy, h, t.window); });
+  const PixelNorm norm{mean, var, w, b, 1e-3};
+  for (int count : {1, 2, 3}) {
+    const Result got = with_threads(count, [&] {
+      return results([&](const Tensor& y) { conv2d_norm_forward(y, d.x, norm, d.w, t.window); },
+                     [&](const Tensor& dw) { conv2d_norm_backward_weights(dw, d.dy, d.x, norm, t.window); });
+    });
+    EXPECT_TRUE(same_bytes(got.y, want.y)) << t.name << ", " << dtype << ", " << count << " threads: y";
+    EXPECT_TRUE(same_bytes(got.dw, want.dw)) << t.name << ", " << dtype << ", " << count << " threads: dw";
+  }
+}
 
 }  // namespace ringtape::test::conv

@@ -1,5 +1,6 @@
 #pragma once
 #include "core/view.h"
+#include "kernels/conv2d_norm.h"
 #include "kernels/cpu/vector/by_unit.h"
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/window.h"
@@ -27,20 +28,20 @@ void depthwise_forward(View y, View x, View w, View b, Window window);
 void depthwise_backward_data(View dx, View dy, View w, Window window);
 void depthwise_backward_weights(View dw, View dy, View x, Window window);
 
-// Winograd's F(4x4, 3x3), where it applies; not for f64.
+// Winograd's F(4x4, 3x3), where it applies; not for f64. x may be normalised where it is read.
 inline bool winograd_applies(const ConvSizes& z, const Window& p) {
   return z.r == 3 && z.s == 3 && p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1 && p.dilation_w == 1 &&
          p.pad_h <= 2 && p.pad_w <= 2 && z.groups == 1;
 }
-void winograd_forward(View y, View x, View w, View b, Window window);
+void winograd_forward(View y, View x, View w, View b, Window window, PixelNorm of_x);
 void winograd_backward_data(View dx, View dy, View w, Window window);
-void winograd_backward_weights(View dw, View dy, View x, Window window);
+void winograd_backward_weights(View dw, View dy, View x, Window window, PixelNorm of_x);
 
 // The same for bf16 with operands of the products in bf16, by AVX512-BF16: F(2x4, 3x3) forward, which has less error,
 // and F(4x4, 3x3) backward.
-RT_BY_UNIT(winograd_bf16_forward, void(View y, View x, View w, View b, Window window));
+RT_BY_UNIT(winograd_bf16_forward, void(View y, View x, View w, View b, Window window, PixelNorm of_x));
 RT_BY_UNIT(winograd_bf16_backward_data, void(View dx, View dy, View w, Window window));
-RT_BY_UNIT(winograd_bf16_backward_weights, void(View dw, View dy, View x, Window window));
+RT_BY_UNIT(winograd_bf16_backward_weights, void(View dw, View dy, View x, Window window, PixelNorm of_x));
 
 // bf16 by AMX; windows of at most kMaxAmxTaps rows.
 inline constexpr int64_t kMaxAmxTaps = 64;

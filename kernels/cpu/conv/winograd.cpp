@@ -16,9 +16,9 @@ template <class F> void dispatch_winograd(DType dtype, F&& f) {
 
 }  // namespace
 
-void winograd_forward(View y, View x, View w, View b, Window p) {
+void winograd_forward(View y, View x, View w, View b, Window p, PixelNorm of_x) {
   dispatch_winograd(y.dtype, [&]<class T>() {
-    Winograd<T, F32Operand, F43, F43>(winograd_forward_operands<T>(y, x, w, b, p)).run(y.device);
+    Winograd<T, F32Operand, F43, F43>(winograd_forward_operands<T>(y, x, w, b, p, of_x)).run(y.device);
   });
 }
 

@@ -26,11 +26,12 @@ template <class T> struct WinogradOperands {
   bool turned;
   const T* bias;
   int64_t pad_h, pad_w;
+  PixelNorm norm = {};  // of `in`
 };
 
 template <class T>
 WinogradOperands<T> winograd_forward_operands(const View& y, const View& x, const View& w, const View& b,
-                                              const Window& p) {
+                                              const Window& p, const PixelNorm& of_x) {
   const ConvSizes z(y, x, w);
   return {.in = x.as<T>(),
           .n = z.n,
@@ -45,7 +46,8 @@ WinogradOperands<T> winograd_forward_operands(const View& y, const View& x, cons
           .turned = false,
           .bias = b.as<T>(),
           .pad_h = p.pad_h,
-          .pad_w = p.pad_w};
+          .pad_w = p.pad_w,
+          .norm = of_x};
 }
 
 template <class T>
@@ -95,10 +97,11 @@ template <class T, class Operand, class Rows, class Cols> class Winograd {
     float* m = sums.data();
     std::fill_n(operands.data(), zeros, O(0.f));
     const TiledImages<T> in{o_.in, o_.h, o_.w, o_.depth, reinterpret_cast<const T*>(operands.data())};
+    const std::optional<Normalize<T>> normalize = normalize_of(in, o_.norm);
     const auto block = [&](int64_t b) { return Range{b * block_, std::min((b + 1) * block_, tiles_.count())}; };
     if (by_panel_) {
       for (int64_t b = 0; b < blocks; ++b) {
-        transform_input(in, block(b), v);
+        transform_input(in, normalize, block(b), v);
         parallel_parts(panels_, [&](int64_t part, Range own) {
           for (int64_t q = own.begin; q < own.end; ++q)
             run_panel(block(b), q, v, own_u + part * u_each, m + part * m_each);
@@ -108,7 +111,7 @@ template <class T, class Operand, class Rows, class Cols> class Winograd {
       u_panels_.transform_all(u);
       parallel_parts(blocks, [&](int64_t part, Range own) {
         for (int64_t b = own.begin; b < own.end; ++b) {
-          transform_input(in, block(b), v + part * v_each);
+          transform_input(in, normalize, block(b), v + part * v_each);
           for (int64_t q = 0; q < panels_; ++q)
             run_panel(block(b), q, v + part * v_each, u + q * panel_size(), m + part * m_each);
         }
@@ -128,11 +131,15 @@ template <class T, class Operand, class Rows, class Cols> class Winograd {
   int64_t u_stride() const { return Panels::stride(by_panel_ ? block_depth_ : depth_); }
   int64_t panel_size() const { return kPoints * u_stride(); }
 
-  void transform_input(const TiledImages<T>& in, Range block, O* v) const {
+  void transform_input(const TiledImages<T>& in, const std::optional<Normalize<T>>& normalize, Range block,
+                       O* v) const {
     parallel_for(block.size(), 4, [&](int64_t begin, int64_t end) {
+      ImageReader<T> read(in, normalize);
       for (int64_t t = begin; t < end; ++t) {
         const TileGrid::Place at = tiles_[block.begin + t];
-        const TileElements<Rows::in, Cols::in, T> tile(in, at.image, at.top - o_.pad_h, at.left - o_.pad_w);
+        const int64_t top = at.top - o_.pad_h;
+        const TileElements<Rows::in, Cols::in, T> tile(in, read.image(at.image, top, top + Rows::in), top,
+                                                       at.left - o_.pad_w);
         for (int64_t c = 0; c < o_.depth; c += kLanes<float>) {
           O* out = v + t * depth_ + c;
           tile.template transform<typename Rows::Input, typename Cols::Input>(

@@ -7,8 +7,8 @@
 
 RT_ISA_BEGIN
 
-void RT_UNIT::winograd_bf16_forward(View y, View x, View w, View b, Window p) {
-  Winograd<bf16, Bf16Operand, F23, F43>(winograd_forward_operands<bf16>(y, x, w, b, p)).run(y.device);
+void RT_UNIT::winograd_bf16_forward(View y, View x, View w, View b, Window p, PixelNorm of_x) {
+  Winograd<bf16, Bf16Operand, F23, F43>(winograd_forward_operands<bf16>(y, x, w, b, p, of_x)).run(y.device);
 }
 
 void RT_UNIT::winograd_bf16_backward_data(View dx, View dy, View w, Window p) {

@@ -23,9 +23,11 @@ constexpr int64_t kOwnWeights = 8192, kOwnRangeTiles = 256, kMaxOwnRanges = 32;
 
 class WinogradBf16Weights {
  public:
-  WinogradBf16Weights(bf16* dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Window& p)
-      : dw_(dw), dy_(dy), x_(x), z_(z), pad_h_(p.pad_h), pad_w_(p.pad_w), tiles_{z.n, z.ho, z.wo, F43::out, F43::out},
-        c_panels_(ceil_div(z.c, kWidth)), k_panels_(ceil_div(z.k, kWidth)) {
+  WinogradBf16Weights(bf16* dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Window& p,
+                      const PixelNorm& of_x)
+      : dw_(dw), dy_(dy), x_(x), norm_(of_x), z_(z), pad_h_(p.pad_h),
+        pad_w_(p.pad_w), tiles_{z.n, z.ho, z.wo, F43::out, F43::out}, c_panels_(ceil_div(z.c, kWidth)),
+        k_panels_(ceil_div(z.k, kWidth)) {
     const int64_t tiles = tiles_.count();
     ranges_ = z.c * z.k <= kOwnWeights ? std::clamp<int64_t>(tiles / kOwnRangeTiles, 1, kMaxOwnRanges) : 1;
     block_ = round_up(ranges_ == 1 && tiles <= kMaxTilesAtOnce ? tiles : kPairedBlockTiles, 2);
@@ -44,19 +46,21 @@ class WinogradBf16Weights {
     const Scratch<bf16> operands(zeros + operand_parts * each, device);
     const Scratch<float> sums(sum_parts * kBlockSize + (ranges_ > 1 ? ranges_ * size : 0), device);
     std::fill_n(operands.data(), zeros, bf16(0.f));
+    const Images x{x_, z_.h, z_.w, z_.c, operands.data()};
+    const Norm normalize = normalize_of(x, norm_);
     bf16* v = operands.data() + zeros;
     float* partials = sums.data() + sum_parts * kBlockSize;
     if (ranges_ > 1) {
       parallel_parts(ranges_, [&](int64_t part, Range own) {
         float* u = sums.data() + part * blocks() * kBlockSize;
         for (int64_t q = own.begin; q < own.end; ++q) {
-          accumulate(part_of(tiles_.count(), ranges_, q), operands.data(), v + part * each, u);
+          accumulate(part_of(tiles_.count(), ranges_, q), x, normalize, v + part * each, u);
           transform_back(u, partials + q * size);
         }
       });
       add_partials(partials, ranges_, size, dw_);
     } else if (whole) {
-      transform({0, tiles_.count()}, operands.data(), v);
+      transform({0, tiles_.count()}, x, normalize, v);
       parallel_parts(blocks(), [&](int64_t part, Range own) {
         float* u = sums.data() + part * kBlockSize;
         for (int64_t b = own.begin; b < own.end; ++b) {
@@ -65,12 +69,14 @@ class WinogradBf16Weights {
         }
       });
     } else {
-      accumulate({0, tiles_.count()}, operands.data(), v, sums.data());
+      accumulate({0, tiles_.count()}, x, normalize, v, sums.data());
       transform_back(sums.data(), dw_);
     }
   }
 
  private:
+  using Images = TiledImages<bf16>;
+  using Norm = std::optional<Normalize<bf16>>;
   static constexpr int kPoints = F43::in * F43::in;
   static constexpr int64_t kWidth = kTileCols<bf16>;
   static constexpr int64_t kPointSize = kWidth * kWidth, kBlockSize = kPoints * kPointSize;  // of dU
@@ -81,10 +87,10 @@ class WinogradBf16Weights {
   int64_t stride() const { return block_ * kWidth + 64; }
   int64_t blocks() const { return c_panels_ * k_panels_; }
 
-  void accumulate(Range range, const bf16* zeros, bf16* v, float* u) const {
+  void accumulate(Range range, const Images& x, const Norm& normalize, bf16* v, float* u) const {
     for (int64_t t = range.begin; t < range.end; t += block_) {
       const Range block{t, std::min(t + block_, range.end)};
-      transform(block, zeros, v);
+      transform(block, x, normalize, v);
       parallel_for(blocks() * kPoints, 1, [&](int64_t begin, int64_t end) {
         for (int64_t q = begin; q < end; ++q)
           multiply(block.size(), q / kPoints, q % kPoints, t == range.begin, v, u + q / kPoints * kBlockSize);
@@ -92,20 +98,24 @@ class WinogradBf16Weights {
     }
   }
 
-  void transform(Range block, const bf16* zeros, bf16* v) const {
-    const TiledImages<bf16> x{x_, z_.h, z_.w, z_.c, zeros}, dy{dy_, z_.ho, z_.wo, z_.k, zeros};
+  void transform(Range block, const Images& x, const Norm& normalize, bf16* v) const {
+    const Images dy{dy_, z_.ho, z_.wo, z_.k, x.zeros};
     bf16* g = v + c_panels_ * kPoints * stride();
     parallel_for(ceil_div(block.size(), 2), 2, [&](int64_t begin, int64_t end) {
+      ImageReader<bf16> read(x, normalize);
+      const auto tile = [&](const TileGrid::Place& at) {
+        const int64_t top = at.top - pad_h_;
+        return TileElements<F43::in, F43::in, bf16>(x, read.image(at.image, top, top + F43::in), top, at.left - pad_w_);
+      };
       for (int64_t pair = begin; pair < end; ++pair) {
         const int64_t t = block.begin + 2 * pair;
         const TileGrid::Place at = tiles_[t];
         // Beyond the last tile there is one without any elements.
         const TileGrid::Place next = t + 1 < block.end ? tiles_[t + 1] : TileGrid::Place{0, z_.h + kFar, z_.w + kFar};
-        transform_pair<F43::Input, F43::in>({x, at.image, at.top - pad_h_, at.left - pad_w_},
-                                            {x, next.image, next.top - pad_h_, next.left - pad_w_},
-                                            v + 2 * pair * kWidth);
-        transform_pair<F43::Gradient, F43::out>({dy, at.image, at.top, at.left}, {dy, next.image, next.top, next.left},
-                                                g + 2 * pair * kWidth);
+        const auto of_x = tile(at), of_next = tile(next);
+        transform_pair<F43::Input, F43::in>(of_x, of_next, v + 2 * pair * kWidth);
+        transform_pair<F43::Gradient, F43::out>({dy, dy.image(at.image), at.top, at.left},
+                                                {dy, dy.image(next.image), next.top, next.left}, g + 2 * pair * kWidth);
       }
     });
   }
@@ -158,6 +168,7 @@ class WinogradBf16Weights {
 
   bf16* dw_;
   const bf16 *dy_, *x_;
+  PixelNorm norm_;  // of x
   ConvSizes z_;
   int64_t pad_h_, pad_w_;
   TileGrid tiles_;
@@ -166,8 +177,8 @@ class WinogradBf16Weights {
 
 }  // namespace
 
-void RT_UNIT::winograd_bf16_backward_weights(View dw, View dy, View x, Window p) {
-  WinogradBf16Weights(dw.as<bf16>(), dy.as<bf16>(), x.as<bf16>(), ConvSizes(dy, x, dw), p).run(dw.device);
+void RT_UNIT::winograd_bf16_backward_weights(View dw, View dy, View x, Window p, PixelNorm of_x) {
+  WinogradBf16Weights(dw.as<bf16>(), dy.as<bf16>(), x.as<bf16>(), ConvSizes(dy, x, dw), p, of_x).run(dw.device);
 }
 
 RT_ISA_END

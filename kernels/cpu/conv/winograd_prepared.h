@@ -83,7 +83,7 @@ template <class T, class Operand, class Rows, class Cols> class PreparedWinograd
     const int64_t channels = z_.c, stride = v_stride();
     for (int64_t t = tiles.begin; t < tiles.end; ++t, v += depth_) {
       const TileGrid::Place at = tiles_[t];
-      const TileElements<Rows::in, Cols::in, T> tile(in, at.image, at.top - pad_h_, at.left - pad_w_);
+      const TileElements<Rows::in, Cols::in, T> tile(in, in.image(at.image), at.top - pad_h_, at.left - pad_w_);
       for (int64_t c = 0; c < channels; c += kLanes<float>)
         tile.template transform<typename Rows::Input, typename Cols::Input>(
             c, [&, to = v + c](int point, Vec<float> x) { Operand::store(to + point * stride, x); });

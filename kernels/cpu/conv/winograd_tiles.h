@@ -1,7 +1,10 @@
 #pragma once
 #include <algorithm>
+#include <optional>
 
+#include "kernels/conv2d_norm.h"
 #include "kernels/cpu/conv/winograd_transform.h"
+#include "kernels/cpu/vector/normalize.h"
 #include "kernels/cpu/vector/range.h"
 
 RT_ISA_BEGIN
@@ -13,6 +16,48 @@ template <class T> struct TiledImages {
   const T* data;
   int64_t h, w, c;
   const T* zeros;  // c zeros, read instead of elements outside the image
+
+  int64_t row() const { return w * c; }
+  const T* image(int64_t n) const { return data + n * h * row(); }
+};
+
+// What normalises such images, if anything does.
+template <class T> std::optional<Normalize<T>> normalize_of(const TiledImages<T>& x, const PixelNorm& by) {
+  if (!by.mean.data) return {};
+  View pixels;
+  pixels.rank = 2, pixels.dims[0] = x.h * x.w, pixels.dims[1] = x.c, pixels.device = by.mean.device;
+  return std::make_optional<Normalize<T>>(Rows(pixels, kLongRow), by.mean, by.var, by.w, by.b, by.eps);
+}
+
+// Gives one thread the images of its tiles, which it reads in their order. Where they are normalised, two in turn are
+// in memory, of each the rows from the first tile's on.
+template <class T> class ImageReader {
+ public:
+  ImageReader(const TiledImages<T>& x, const std::optional<Normalize<T>>& by) : x_(x), by_(by) {
+    if (by) memory_.emplace(2 * x.h * x.row(), Device{});
+  }
+
+  // A pointer to the beginning of image n, whose rows from `top` to `bottom` may be read.
+  const T* image(int64_t n, int64_t top, int64_t bottom) {
+    if (!by_) return x_.image(n);
+    top = std::max<int64_t>(top, 0), bottom = std::min(bottom, x_.h);
+    T* const to = memory_->data() + n % 2 * x_.h * x_.row();
+    Held& held = held_[n % 2];
+    if (held.image != n) held = {n, top};
+    if (held.end < bottom)
+      by_->relu(to + held.end * x_.row(), x_.image(n) + held.end * x_.row(), (bottom - held.end) * x_.row());
+    held.end = std::max(held.end, bottom);
+    return to;
+  }
+
+ private:
+  struct Held {
+    int64_t image = -1, end = 0;  // of its rows
+  };
+  TiledImages<T> x_;
+  const std::optional<Normalize<T>>& by_;
+  std::optional<Scratch<T>> memory_;
+  Held held_[2];
 };
 
 // The tiles of tile_h x tile_w that cover n outputs of h x w, row by row and image by image.
@@ -40,9 +85,9 @@ template <int h, int w, class T> struct TileElements {
   const T* at[h * w];
   int64_t channels;
 
-  TileElements(const TiledImages<T>& x, int64_t image, int64_t top, int64_t left) : channels(x.c) {
+  TileElements(const TiledImages<T>& x, const T* image, int64_t top, int64_t left) : channels(x.c) {
     if (top >= 0 && left >= 0 && top + h <= x.h && left + w <= x.w) {
-      const T* first = x.data + ((image * x.h + top) * x.w + left) * x.c;
+      const T* first = image + (top * x.w + left) * x.c;
       for (int i = 0; i < h * w; ++i) at[i] = first + (i / w * x.w + i % w) * x.c;
       return;
     }
@@ -50,7 +95,7 @@ template <int h, int w, class T> struct TileElements {
       for (int j = 0; j < w; ++j) {
         const int64_t row = top + i, col = left + j;
         const bool inside = row >= 0 && row < x.h && col >= 0 && col < x.w;
-        at[i * w + j] = inside ? x.data + ((image * x.h + row) * x.w + col) * x.c : x.zeros;
+        at[i * w + j] = inside ? image + (row * x.w + col) * x.c : x.zeros;
       }
   }
 

@@ -23,9 +23,9 @@ constexpr int64_t kSmallWeights = 8192, kSmallBlockTiles = 48, kGradientBlockTil
 // and the number of ranges depend only on the shape.
 template <class T> class WinogradWeights {
  public:
-  WinogradWeights(T* dw, const T* dy, const T* x, const ConvSizes& z, const Window& p)
-      : dw_(dw), dy_(dy), x_(x), z_(z), pad_h_(p.pad_h), pad_w_(p.pad_w), tiles_{z.n, z.ho, z.wo, F43::out, F43::out},
-        c_(round_up(z.c, kLanes<float>)) {
+  WinogradWeights(T* dw, const T* dy, const T* x, const ConvSizes& z, const Window& p, const PixelNorm& of_x)
+      : dw_(dw), dy_(dy), x_(x), norm_(of_x), z_(z), pad_h_(p.pad_h),
+        pad_w_(p.pad_w), tiles_{z.n, z.ho, z.wo, F43::out, F43::out}, c_(round_up(z.c, kLanes<float>)) {
     const bool small = c_ * z.k <= kSmallWeights;
     ranges_ = small ? std::clamp<int64_t>(tiles_.count() / kRangeTiles, 1, kMaxRanges) : 1;
     block_ = std::min(tiles_.count(), small ? kSmallBlockTiles : kGradientBlockTiles);
@@ -44,10 +44,12 @@ template <class T> class WinogradWeights {
     const Scratch<float> scratch(zeros + parts * each + partials, device);
     float *buffers = scratch.data() + zeros, *sums = buffers + parts * each;
     std::fill_n(scratch.data(), zeros, 0.f);
+    const TiledImages<T> x{x_, z_.h, z_.w, z_.c, reinterpret_cast<const T*>(scratch.data())};
+    const std::optional<Normalize<T>> normalize = normalize_of(x, norm_);
     parallel_parts(ranges_, [&](int64_t part, Range own) {
       float *v = buffers + part * each, *g = v + kPoints * v_stride(), *u = g + kPoints * g_stride();
       for (int64_t q = own.begin; q < own.end; ++q) {
-        accumulate(part_of(tiles_.count(), ranges_, q), reinterpret_cast<const T*>(scratch.data()), v, g, u);
+        accumulate(part_of(tiles_.count(), ranges_, q), x, normalize, v, g, u);
         if (partial_) transform_back(u, sums + q * size);
         else if constexpr (std::is_same_v<T, float>) transform_back(u, dw_);
       }
@@ -65,16 +67,20 @@ template <class T> class WinogradWeights {
   int64_t g_stride() const { return block_ * round_up(z_.k, kWidth) + kPad; }
   int64_t u_stride() const { return z_.k * c_ + kPad; }
 
-  void accumulate(Range range, const T* zeros, float* v, float* g, float* u) const {
-    const TiledImages<T> x{x_, z_.h, z_.w, z_.c, zeros}, dy{dy_, z_.ho, z_.wo, z_.k, zeros};
+  void accumulate(Range range, const TiledImages<T>& x, const std::optional<Normalize<T>>& normalize, float* v,
+                  float* g, float* u) const {
+    const TiledImages<T> dy{dy_, z_.ho, z_.wo, z_.k, x.zeros};
     for (int64_t b = range.begin; b < range.end; b += block_) {
       const int64_t count = std::min(block_, range.end - b);
       parallel_for(count, 4, [&](int64_t begin, int64_t end) {
+        ImageReader<T> read(x, normalize);
         for (int64_t t = begin; t < end; ++t) {
           const TileGrid::Place at = tiles_[b + t];
+          const int64_t top = at.top - pad_h_;
           const PanelLayout layout{kWidth, block_ * kWidth};
-          const TileElements<F43::in, F43::in, T> of_x(x, at.image, at.top - pad_h_, at.left - pad_w_);
-          const TileElements<F43::out, F43::out, T> of_dy(dy, at.image, at.top, at.left);
+          const TileElements<F43::in, F43::in, T> of_x(x, read.image(at.image, top, top + F43::in), top,
+                                                       at.left - pad_w_);
+          const TileElements<F43::out, F43::out, T> of_dy(dy, dy.image(at.image), at.top, at.left);
           transform<F43::Input>(of_x, v + t * kWidth, v_stride(), layout);
           transform<F43::Gradient>(of_dy, g + t * kWidth, g_stride(), layout);
         }
@@ -123,6 +129,7 @@ template <class T> class WinogradWeights {
 
   T* dw_;
   const T *dy_, *x_;
+  PixelNorm norm_;  // of x
   ConvSizes z_;
   int64_t pad_h_, pad_w_;
   TileGrid tiles_;
@@ -132,11 +139,11 @@ template <class T> class WinogradWeights {
 
 }  // namespace
 
-void winograd_backward_weights(View dw, View dy, View x, Window p) {
+void winograd_backward_weights(View dw, View dy, View x, Window p, PixelNorm of_x) {
   const ConvSizes z(dy, x, dw);
   dispatch_float(dw.dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, double>)
-      WinogradWeights<T>(dw.as<T>(), dy.as<T>(), x.as<T>(), z, p).run(dw.device);
+      WinogradWeights<T>(dw.as<T>(), dy.as<T>(), x.as<T>(), z, p, of_x).run(dw.device);
   });
 }
 
