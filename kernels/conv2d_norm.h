@@ -1,12 +1,11 @@
 #pragma once
-#include "kernels/kernel.h"
-#include "kernels/window.h"
+#include "kernels/conv2d.h"
 
-// On the CPU: kernels/conv2d.h for images that are normalised first, with the bits of batch_norm_forward. Winograd's
-// algorithm normalises the rows that it reads, and no tensor of them is in memory.
+// Convolutions of images that are normalised first, with the bits of batch_norm_forward and kernels/conv2d.h.
+// Winograd's algorithm normalises the rows that it reads, and no tensor of them is in memory. CPU only.
 namespace ringtape {
 
-// By channel, with a ReLU; without data: none.
+// By channel, with a ReLU.
 struct PixelNorm {
   View mean = {}, var = {}, w = {}, b = {};
   double eps = 0;

@@ -97,9 +97,9 @@ void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& d
 void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOperand& x, const Window& window,
                                 bool wgmma) {
   if (fuses(x.raw, dw) && cuda::fused_backward_weights(dw, dy, x, window, wgmma)) return;
-  if (on_cpu(x)) return conv2d_norm_backward_weights(dw, dy, x.raw, pixel_norm(x), window);
+  if (on_cpu(x) && x.mean.defined()) return conv2d_norm_backward_weights(dw, dy, x.raw, pixel_norm(x), window);
   const DType dtype = x.raw.dtype();
-  const bool direct = dw.dtype() == dtype;
+  const bool direct = dw.dtype() == dtype || on_cpu(x);
   const Tensor own = direct ? dw : Tensor(dw.shape(), dtype, dw.device());
   conv2d_backward_weights(own, dy, normalized(x), window);
   if (!direct) copy(dw, own);

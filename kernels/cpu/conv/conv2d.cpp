@@ -4,7 +4,6 @@
 
 #include "core/tensor.h"
 #include "kernels/arithmetic.h"
-#include "kernels/batch_norm.h"
 #include "kernels/bf16_unit.h"
 #include "kernels/binary.h"
 #include "kernels/copy.h"
@@ -17,8 +16,6 @@ RT_ISA_BEGIN
 
 namespace {
 
-enum class Algorithm { direct, depthwise, winograd, winograd_bf16, amx };
-
 // A product takes 32 channels of 16 images at once: not if more than seven eighths of it were zeros, nor if the tiles
 // under a row of the window, which are used together, were far beyond a cache.
 bool amx_pays(const ConvSizes& z, const Window& p) {
@@ -30,6 +27,8 @@ bool amx_pays(const ConvSizes& z, const Window& p) {
   return z.r <= kMaxAmxTaps &&
          8 * z.n * depth * z.kg >= padded(z.n, kAmxRows) * padded(depth, kAmxDepth) * padded(z.kg, kAmxPairs);
 }
+
+}  // namespace
 
 // Winograd where it applies and is faster. With few channels the transforms cost more than they save, and the part of a
 // tile outside the image is wasted.
@@ -44,16 +43,6 @@ Algorithm algorithm_for(const ConvSizes& z, const Window& p, DType dtype) {
   return by_unit ? Algorithm::winograd_bf16 : Algorithm::winograd;
 }
 
-bool by_winograd(Algorithm a) { return a == Algorithm::winograd || a == Algorithm::winograd_bf16; }
-
-Tensor normalized(const View& x, const PixelNorm& n) {
-  const Tensor y(x.shape(), x.dtype, x.device);
-  batch_norm_forward(y, {}, x, {}, n.mean, n.var, n.w, n.b, n.eps, Activation::relu);
-  return y;
-}
-
-}  // namespace
-
 void conv2d_forward(View y, View x, View w, View b, Window p) {
   switch (algorithm_for({y, x, w}, p, y.dtype)) {
     case Algorithm::direct: return direct_forward(y, x, w, b, p);
@@ -62,13 +51,6 @@ void conv2d_forward(View y, View x, View w, View b, Window p) {
     case Algorithm::winograd_bf16: return winograd_bf16_forward(y, x, w, b, p, {});
     case Algorithm::amx: return amx_forward(y, x, w, b, p);
   }
-}
-
-void conv2d_norm_forward(View y, View x, PixelNorm of_x, View w, Window p) {
-  const Algorithm algorithm = algorithm_for({y, x, w}, p, y.dtype);
-  if (!by_winograd(algorithm)) return conv2d_forward(y, normalized(x, of_x), w, {}, p);
-  algorithm == Algorithm::winograd ? winograd_forward(y, x, w, {}, p, of_x)
-                                   : winograd_bf16_forward(y, x, w, {}, p, of_x);
 }
 
 void conv2d_backward_data(View dx, View dy, View w, Window p) {
@@ -87,25 +69,22 @@ void conv2d_add_backward_data(View dx, View dy, View w, Window p) {
   add_forward(dx, dx, own);
 }
 
-void conv2d_norm_backward_weights(View dw, View dy, View x, PixelNorm of_x, Window p) {
+void conv2d_backward_weights(View dw, View dy, View x, Window p) {
   const Algorithm algorithm = algorithm_for({dy, x, dw}, p, x.dtype);
-  if (of_x.mean.data && !by_winograd(algorithm)) return conv2d_backward_weights(dw, dy, normalized(x, of_x), p);
   if (dw.dtype != x.dtype && algorithm != Algorithm::amx) {
     const Scratch<uint16_t> narrow(dw.size(), dw.device);
     View own = dw;
     own.dtype = x.dtype, own.data = narrow.data();
-    conv2d_norm_backward_weights(own, dy, x, of_x, p);
+    conv2d_backward_weights(own, dy, x, p);
     return copy(dw, own);
   }
   switch (algorithm) {
     case Algorithm::direct: return direct_backward_weights(dw, dy, x, p);
     case Algorithm::depthwise: return depthwise_backward_weights(dw, dy, x, p);
-    case Algorithm::winograd: return winograd_backward_weights(dw, dy, x, p, of_x);
-    case Algorithm::winograd_bf16: return winograd_bf16_backward_weights(dw, dy, x, p, of_x);
+    case Algorithm::winograd: return winograd_backward_weights(dw, dy, x, p, {});
+    case Algorithm::winograd_bf16: return winograd_bf16_backward_weights(dw, dy, x, p, {});
     case Algorithm::amx: return amx_backward_weights(dw, dy, x, p);
   }
 }
-
-void conv2d_backward_weights(View dw, View dy, View x, Window p) { conv2d_norm_backward_weights(dw, dy, x, {}, p); }
 
 RT_ISA_END

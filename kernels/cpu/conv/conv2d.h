@@ -18,6 +18,9 @@ struct ConvSizes {
   int64_t pixels() const { return n * ho * wo; }
 };
 
+enum class Algorithm { direct, depthwise, winograd, winograd_bf16, amx };
+Algorithm algorithm_for(const ConvSizes& sizes, const Window& window, DType of_x);
+
 // Implementations of kernels/conv2d.h. The direct ones accept everything, the depthwise ones only one input and one
 // output channel per group.
 void direct_forward(View y, View x, View w, View b, Window window);

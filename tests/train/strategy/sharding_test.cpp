@@ -211,8 +211,8 @@ int64_t peak_of(const std::string& strategy, int64_t& state, int64_t& formula) {
 
 TEST(Sharding, NeedsTheMemoryOfItsFormula) {
   constexpr double kWeights = 16 * (256 * 256 + 256) * 4, kBucket = (256 * 256 + 256) * 4;
-  // Weights, gradients, two moments and an average; blocks of memory are up to a sixteenth larger, and the model's first
-  // weights are there while they are copied.
+  // Weights, gradients, two moments and an average; blocks of memory are up to a sixteenth larger, and the model's
+  // first weights are there while they are copied.
   for (const auto& [strategy, whole, shared, buckets] :
        {std::tuple("ddp", 5, 0, 0), {"zero1", 2, 3, 0}, {"zero2", 1, 4, 3}, {"fsdp", 0, 5, 6}}) {
     int64_t state = 0, formula = 0;
