@@ -17,6 +17,8 @@ namespace {
 // a larger dU blocks are larger, so that dU is read and written less often.
 constexpr int64_t kSmallWeights = 8192, kSmallBlockTiles = 48, kGradientBlockTiles = 128, kRangeTiles = 256,
                   kMaxRanges = 32;
+// If all tiles are one block, the rows of a large dU that are in memory at once: 9 MB with 512 channels.
+constexpr int64_t kRowsAtOnce = 128;
 
 // Small dU: each range of tiles has its own dU on one thread, which gives its own dw, and these are added in order.
 // Large dU: all threads share it, and divide first the tiles to transform and then the points to multiply. This choice
@@ -29,6 +31,7 @@ template <class T> class WinogradWeights {
     const bool small = c_ * z.k <= kSmallWeights;
     ranges_ = small ? std::clamp<int64_t>(tiles_.count() / kRangeTiles, 1, kMaxRanges) : 1;
     block_ = std::min(tiles_.count(), small ? kSmallBlockTiles : kGradientBlockTiles);
+    rows_ = block_ == tiles_.count() ? std::min(z.k, kRowsAtOnce) : z.k;
     partial_ = ranges_ > 1 || !std::is_same_v<T, float>;
   }
 
@@ -49,9 +52,9 @@ template <class T> class WinogradWeights {
     parallel_parts(ranges_, [&](int64_t part, Range own) {
       float *v = buffers + part * each, *g = v + kPoints * v_stride(), *u = g + kPoints * g_stride();
       for (int64_t q = own.begin; q < own.end; ++q) {
-        accumulate(part_of(tiles_.count(), ranges_, q), x, normalize, v, g, u);
-        if (partial_) transform_back(u, sums + q * size);
-        else if constexpr (std::is_same_v<T, float>) transform_back(u, dw_);
+        const Range tiles = part_of(tiles_.count(), ranges_, q);
+        if (partial_) accumulate(tiles, x, normalize, v, g, u, sums + q * size);
+        else if constexpr (std::is_same_v<T, float>) accumulate(tiles, x, normalize, v, g, u, dw_);
       }
     });
     if (partial_) add_partials(sums, ranges_, size, dw_);
@@ -65,32 +68,37 @@ template <class T> class WinogradWeights {
   // L1 cache.
   int64_t v_stride() const { return block_ * round_up(z_.c, kWidth) + kPad; }
   int64_t g_stride() const { return block_ * round_up(z_.k, kWidth) + kPad; }
-  int64_t u_stride() const { return z_.k * c_ + kPad; }
+  int64_t u_stride() const { return rows_ * c_ + kPad; }
 
   void accumulate(Range range, const TiledImages<T>& x, const std::optional<Normalize<T>>& normalize, float* v,
-                  float* g, float* u) const {
-    const TiledImages<T> dy{dy_, z_.ho, z_.wo, z_.k, x.zeros};
+                  float* g, float* u, float* dw) const {
     for (int64_t b = range.begin; b < range.end; b += block_) {
-      const int64_t count = std::min(block_, range.end - b);
-      parallel_for(count, 4, [&](int64_t begin, int64_t end) {
-        ImageReader<T> read(x, normalize);
-        for (int64_t t = begin; t < end; ++t) {
-          const TileGrid::Place at = tiles_[b + t];
-          const int64_t top = at.top - pad_h_;
-          const PanelLayout layout{kWidth, block_ * kWidth};
-          const TileElements<F43::in, F43::in, T> of_x(x, read.image(at.image, top, top + F43::in), top,
-                                                       at.left - pad_w_);
-          const TileElements<F43::out, F43::out, T> of_dy(dy, dy.image(at.image), at.top, at.left);
-          transform<F43::Input>(of_x, v + t * kWidth, v_stride(), layout);
-          transform<F43::Gradient>(of_dy, g + t * kWidth, g_stride(), layout);
-        }
-      });
-      const int64_t panels = ceil_div(z_.k, kWidth);
-      parallel_for(kPoints * panels, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t q = begin; q < end; ++q)
-          multiply(count, q / panels, q % panels * kWidth, b == range.begin, v, g, u);
-      });
+      const Range block{b, std::min(b + block_, range.end)};
+      transform_tiles(block, x, normalize, v, g);
+      for (Range k{0, rows_}; k.begin < z_.k; k = {k.end, k.end + rows_}) {
+        k.end = std::min(k.end, z_.k);
+        multiply(block.size(), k, b == range.begin, v, g, u);
+        if (block.end == range.end) transform_back(k, u, dw);
+      }
     }
+  }
+
+  void transform_tiles(Range block, const TiledImages<T>& x, const std::optional<Normalize<T>>& normalize, float* v,
+                       float* g) const {
+    const TiledImages<T> dy{dy_, z_.ho, z_.wo, z_.k, x.zeros};
+    parallel_for(block.size(), 4, [&](int64_t begin, int64_t end) {
+      ImageReader<T> read(x, normalize);
+      for (int64_t t = begin; t < end; ++t) {
+        const TileGrid::Place at = tiles_[block.begin + t];
+        const int64_t top = at.top - pad_h_;
+        const PanelLayout layout{kWidth, block_ * kWidth};
+        const TileElements<F43::in, F43::in, T> of_x(x, read.image(at.image, top, top + F43::in), top,
+                                                     at.left - pad_w_);
+        const TileElements<F43::out, F43::out, T> of_dy(dy, dy.image(at.image), at.top, at.left);
+        transform<F43::Input>(of_x, v + t * kWidth, v_stride(), layout);
+        transform<F43::Gradient>(of_dy, g + t * kWidth, g_stride(), layout);
+      }
+    });
   }
 
   // Writes each point of channel c to to[point * point_stride + layout(c)].
@@ -103,26 +111,33 @@ template <class T> class WinogradWeights {
     }
   }
 
-  void multiply(int64_t count, int64_t point, int64_t k, bool first, const float* v, const float* g, float* u) const {
-    PanelProduct<float> t{};
-    t.m = std::min(z_.k - k, kWidth), t.n = c_, t.k = count;
-    t.a = g + point * g_stride() + k * block_, t.a_stride = kWidth;
-    t.b = v + point * v_stride(), t.panel_stride = block_ * kWidth, t.b_step = kWidth;
-    t.c = u + point * u_stride() + k * c_;
-    t.add = first ? nullptr : t.c;
-    t.c_stride = t.add_stride = c_;
-    multiply_panels(t);
+  // Rows k of dU, which begin at u.
+  void multiply(int64_t count, Range k, bool first, const float* v, const float* g, float* u) const {
+    const int64_t panels = ceil_div(k.size(), kWidth);
+    parallel_for(kPoints * panels, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t q = begin; q < end; ++q) {
+        const int64_t point = q / panels, row = q % panels * kWidth;
+        PanelProduct<float> t{};
+        t.m = std::min(k.size() - row, kWidth), t.n = c_, t.k = count;
+        t.a = g + point * g_stride() + (k.begin + row) * block_, t.a_stride = kWidth;
+        t.b = v + point * v_stride(), t.panel_stride = block_ * kWidth, t.b_step = kWidth;
+        t.c = u + point * u_stride() + row * c_;
+        t.add = first ? nullptr : t.c;
+        t.c_stride = t.add_stride = c_;
+        multiply_panels(t);
+      }
+    });
   }
 
-  void transform_back(const float* u, float* dw) const {
+  void transform_back(Range rows, const float* u, float* dw) const {
     constexpr int lanes = kLanes<float>;
-    parallel_for(z_.k, 4, [&](int64_t begin, int64_t end) {
+    parallel_for(rows.size(), 4, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k)
         for (int64_t c = 0; c < z_.c; c += lanes)
           transform_tile<F43::WeightGradient, F43::WeightGradient>(
               [&](int i, int j) { return load(u + (i * F43::in + j) * u_stride() + k * c_ + c); },
               [&](int i, int j, Vec<float> y) {
-                store_converted(dw + ((k * kTaps + i) * kTaps + j) * z_.c + c, y, z_.c - c);
+                store_converted(dw + (((rows.begin + k) * kTaps + i) * kTaps + j) * z_.c + c, y, z_.c - c);
               });
     });
   }
@@ -133,7 +148,7 @@ template <class T> class WinogradWeights {
   ConvSizes z_;
   int64_t pad_h_, pad_w_;
   TileGrid tiles_;
-  int64_t c_, ranges_, block_;
+  int64_t c_, ranges_, block_, rows_;
   bool partial_;
 };
 
