@@ -131,20 +131,21 @@ template <class T, class Operand, class Rows, class Cols> class Winograd {
   int64_t u_stride() const { return Panels::stride(by_panel_ ? block_depth_ : depth_); }
   int64_t panel_size() const { return kPoints * u_stride(); }
 
+  // What loops read is copied: stores to V or to the output could change members.
   void transform_input(const TiledImages<T>& in, const std::optional<Normalize<T>>& normalize, Range block,
                        O* v) const {
     parallel_for(block.size(), 4, [&](int64_t begin, int64_t end) {
+      const int64_t channels = o_.depth, stride = v_stride();
       ImageReader<T> read(in, normalize);
       for (int64_t t = begin; t < end; ++t) {
         const TileGrid::Place at = tiles_[block.begin + t];
         const int64_t top = at.top - o_.pad_h;
         const TileElements<Rows::in, Cols::in, T> tile(in, read.image(at.image, top, top + Rows::in), top,
                                                        at.left - o_.pad_w);
-        for (int64_t c = 0; c < o_.depth; c += kLanes<float>) {
-          O* out = v + t * depth_ + c;
+        O* out = v + t * depth_;
+        for (int64_t c = 0; c < channels; c += kLanes<float>)
           tile.template transform<typename Rows::Input, typename Cols::Input>(
-              c, [&](int point, Vec<float> x) { Operand::store(out + point * v_stride(), x); });
-        }
+              c, [&](int point, Vec<float> x) { Operand::store(out + c + point * stride, x); });
       }
     });
   }
@@ -172,6 +173,7 @@ template <class T, class Operand, class Rows, class Cols> class Winograd {
 
   void write_out(Range block, int64_t panel, const float* m) const {
     constexpr int lanes = kLanes<float>;
+    const int64_t m_step = m_stride(), col_step = o_.columns, row_step = o_.out_w * o_.columns;
     for (int64_t tile = block.begin; tile < block.end; ++tile, m += kWidth) {
       const TileGrid::Place at = tiles_[tile];
       const int64_t rows = std::min<int64_t>(o_.out_h - at.top, Rows::out),
@@ -181,8 +183,8 @@ template <class T, class Operand, class Rows, class Cols> class Winograd {
         if (count <= 0) continue;
         T* out = o_.out + ((at.image * o_.out_h + at.top) * o_.out_w + at.left) * o_.columns + column;
         const Vec<float> bias = o_.bias ? load_converted(o_.bias + column, count) : Vec<float>{};
-        const auto read = [&](int i, int j) { return load(m + (i * Cols::in + j) * m_stride() + v * lanes); };
-        const auto to = [&](int i, int j) { return out + (i * o_.out_w + j) * o_.columns; };
+        const auto read = [&](int i, int j) { return load(m + (i * Cols::in + j) * m_step + v * lanes); };
+        const auto to = [&](int i, int j) { return out + i * row_step + j * col_step; };
         using RowsOut = typename Rows::Output;
         using ColsOut = typename Cols::Output;
         if (rows == Rows::out && cols == Cols::out && count == lanes)

@@ -124,12 +124,13 @@ class WinogradBf16Weights {
   template <class Transform, int size>
   void transform_pair(const TileElements<size, size, bf16>& a, const TileElements<size, size, bf16>& b,
                       bf16* to) const {
+    const int64_t step = stride();  // copied: stores could change members
     for (int64_t c = 0; c < a.channels; c += kLanes<float>) {
-      bf16* out = to + c / kWidth * kPoints * stride() + 2 * (c % kWidth);
+      bf16* out = to + c / kWidth * kPoints * step + 2 * (c % kWidth);
       Vec<float> first[kPoints];
       a.template transform<Transform, Transform>(c, [&](int point, Vec<float> f) { first[point] = f; });
       b.template transform<Transform, Transform>(
-          c, [&](int point, Vec<float> f) { Avx512Bf16::store_pairs(out + point * stride(), first[point], f); });
+          c, [&](int point, Vec<float> f) { Avx512Bf16::store_pairs(out + point * step, first[point], f); });
     }
   }
 

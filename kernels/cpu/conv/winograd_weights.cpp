@@ -132,12 +132,13 @@ template <class T> class WinogradWeights {
   void transform_back(Range rows, const float* u, float* dw) const {
     constexpr int lanes = kLanes<float>;
     parallel_for(rows.size(), 4, [&](int64_t begin, int64_t end) {
+      const int64_t channels = z_.c, stride = u_stride();  // copied: stores could change members
       for (int64_t k = begin; k < end; ++k)
-        for (int64_t c = 0; c < z_.c; c += lanes)
+        for (int64_t c = 0; c < channels; c += lanes)
           transform_tile<F43::WeightGradient, F43::WeightGradient>(
-              [&](int i, int j) { return load(u + (i * F43::in + j) * u_stride() + k * c_ + c); },
+              [&](int i, int j) { return load(u + (i * F43::in + j) * stride + k * c_ + c); },
               [&](int i, int j, Vec<float> y) {
-                store_converted(dw + (((rows.begin + k) * kTaps + i) * kTaps + j) * z_.c + c, y, z_.c - c);
+                store_converted(dw + (((rows.begin + k) * kTaps + i) * kTaps + j) * channels + c, y, channels - c);
               });
     });
   }
