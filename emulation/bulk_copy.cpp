@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "core/text.h"
@@ -12,6 +13,7 @@
 #include "emulation/checker.h"
 #include "emulation/shared.h"
 #include "emulation/tensor_map.h"
+#include "emulation/traffic.h"
 
 namespace ringtape::emulation {
 namespace {
@@ -96,6 +98,15 @@ void happen(Store& store) {
   });
 }
 
+void count(const Box& box) {
+  if (!traffic) return;
+  std::vector<std::span<const char>> inside;
+  box.for_each_chunk([&](const char*, const char* global, size_t bytes, size_t from) {
+    if (bytes > 0) inside.emplace_back(global + from, bytes);
+  });
+  count_box(inside, box.map.box_bytes());
+}
+
 Box box_of(const CUtensorMap* encoded, const void* shared, std::span<const int> at, Place place) {
   const std::optional<TensorMap> map = tensor_map(*encoded);
   const auto refuse = [place](const std::string& what) {
@@ -119,6 +130,7 @@ void load_box(void* to, const CUtensorMap* map, uint64_t* barrier, std::span<con
   const void* const pc = __builtin_return_address(0);
   Load load{box_of(map, to, at, place), barrier, {}, 0};
   check_engine_barrier(barrier, place, pc);
+  count(load.box);
   if (checker) {
     load.box.for_each_chunk([pc](const char*, const char* global, size_t bytes, size_t from) {
       if (bytes > 0) checker->begin_async_read(global + from, bytes, pc);
@@ -136,6 +148,7 @@ void store_box(const CUtensorMap* map, const void* from, std::span<const int> at
   const void* const pc = __builtin_return_address(0);
   Stores& mine = stores[size_t(block.current)];
   Store store{box_of(map, from, at, place), mine.group, pc, place};
+  count(store.box);
   if (checker)
     store.box.for_each_chunk([pc](const char* shared, const char* global, size_t bytes, size_t first) {
       checker->begin_async_read(shared, 16, pc);

@@ -31,11 +31,14 @@ enum class WgmmaBug {
   no_fence_async,
   late_fence_async,
   no_init_fence,
+  init_fence_of_other,
   few_bytes,
   many_bytes,
   bytes_not_expected,
   no_fence,
+  fence_once,
   no_wait,
+  outlives,
   wait_one_early,
   early_empty,
   sums_written,
@@ -106,7 +109,7 @@ template <WgmmaBug bug> __device__ void consume(Multiplied& s, int me, float* y)
     if (bug == WgmmaBug::warps_differ && me >= 96) b = wgmma_advance(b, 32);
     if (bug == WgmmaBug::early_empty && lane == 0) mbarrier_arrive(s.empty + stage);
     keep(d);
-    if (bug != WgmmaBug::no_fence) wgmma_fence();
+    if (bug != WgmmaBug::no_fence && (bug != WgmmaBug::fence_once || q == 0)) wgmma_fence();
     for (int k = 0; k < 4; ++k) {
       if (bug == WgmmaBug::one_warp_less && me >= 96 && q == 4 && k == 3) continue;
       if (bug == WgmmaBug::divergent && lane == 7) continue;
@@ -117,7 +120,8 @@ template <WgmmaBug bug> __device__ void consume(Multiplied& s, int me, float* y)
     if (bug != WgmmaBug::not_committed) wgmma_commit();
     if (bug == WgmmaBug::sums_written) d[3] = 0;
     if (bug == WgmmaBug::wait_one_early) wgmma_wait<1>();
-    else if (bug != WgmmaBug::no_wait) wgmma_wait<0>();  // BUG: wgmma_wait
+    else if (bug != WgmmaBug::no_wait && (bug != WgmmaBug::outlives || q + 1 < kProducts))
+      wgmma_wait<0>();  // BUG: wgmma_wait
     keep(d);
     if (bug != WgmmaBug::early_empty && lane == 0) mbarrier_arrive(s.empty + stage);
   }
@@ -132,8 +136,9 @@ template <WgmmaBug bug> __global__ void multiplied(const __grid_constant__ CUten
   const int me = int(threadIdx.x);
   if (me == 0) {
     for (int i = 0; i < kStages; ++i) mbarrier_init(s.full + i, 129), mbarrier_init(s.empty + i, 4);
-    if (bug != WgmmaBug::no_init_fence) fence_mbarrier_init();
+    if (bug != WgmmaBug::no_init_fence && bug != WgmmaBug::init_fence_of_other) fence_mbarrier_init();
   }
+  if (bug == WgmmaBug::init_fence_of_other && me == 32) fence_mbarrier_init();
   __syncthreads();
   if (me >= 128) produce<bug>(s, map, me - 128, y);
   else consume<bug>(s, me, y);
@@ -186,6 +191,7 @@ enum class StoreBug {
   fence_of_storer,
   no_barrier,
   no_wait,
+  outlives,
   early_reuse,
   not_committed,
   misaligned
@@ -212,7 +218,7 @@ template <StoreBug bug> __global__ void stored(const float* x, const __grid_cons
       if (me == 40) to[1] = bf16(0.0f);  // BUG: store_early_reuse
     }
   }
-  if (me == 0 && bug != StoreBug::no_wait) store_wait_read<0>();
+  if (me == 0 && bug != StoreBug::no_wait && bug != StoreBug::outlives) store_wait_read<0>();
 }
 template <StoreBug bug> void run_stored(float* x, float* y) {
   start<stored<bug>>(stored<bug>, 1, kThreads, 64 * 64 * sizeof(bf16), x, map_of(y, 4));
@@ -280,11 +286,14 @@ constexpr Case kHopperBugs[] = {
     {"wgmma_no_fence_async", run_multiplied<WgmmaBug::no_fence_async>, nullptr},
     {"wgmma_late_fence_async", run_multiplied<WgmmaBug::late_fence_async>, nullptr},
     {"wgmma_no_init_fence", run_multiplied<WgmmaBug::no_init_fence>, nullptr},
+    {"wgmma_init_fence_of_other", run_multiplied<WgmmaBug::init_fence_of_other>, nullptr},
     {"wgmma_few_bytes", run_multiplied<WgmmaBug::few_bytes>, nullptr},
     {"wgmma_many_bytes", run_multiplied<WgmmaBug::many_bytes>, nullptr},
     {"wgmma_bytes_not_expected", run_multiplied<WgmmaBug::bytes_not_expected>, nullptr},
     {"wgmma_no_fence", run_multiplied<WgmmaBug::no_fence>, nullptr},
+    {"wgmma_fence_once", run_multiplied<WgmmaBug::fence_once>, nullptr},
     {"wgmma_no_wait", run_multiplied<WgmmaBug::no_wait>, nullptr},
+    {"wgmma_outlives", run_multiplied<WgmmaBug::outlives>, nullptr},
     {"wgmma_wait_one_early", run_multiplied<WgmmaBug::wait_one_early>, nullptr},
     {"wgmma_early_empty", run_multiplied<WgmmaBug::early_empty>, nullptr},
     {"wgmma_sums_written", run_multiplied<WgmmaBug::sums_written>, nullptr},
@@ -307,6 +316,7 @@ constexpr Case kHopperBugs[] = {
     {"store_fence_of_storer", run_stored<StoreBug::fence_of_storer>, nullptr},
     {"store_no_barrier", run_stored<StoreBug::no_barrier>, one_more},
     {"store_no_wait", run_stored<StoreBug::no_wait>, one_more},
+    {"store_outlives", run_stored<StoreBug::outlives>, nullptr},
     {"store_early_reuse", run_stored<StoreBug::early_reuse>, nullptr},
     {"store_not_committed", run_stored<StoreBug::not_committed>, nullptr},
     {"store_misaligned", run_stored<StoreBug::misaligned>, nullptr},

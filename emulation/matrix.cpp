@@ -105,6 +105,7 @@ void transpose(const Thread* warp) {
 void multiply(const Thread* warp) {
   const TensorType type = of<Product>(warp[0]).type;
   const int packed = type == TensorType::tf32 ? 1 : 2, depth = 8 * packed;
+  if (traffic) ++traffic->products, traffic->multiplied += uint64_t(16 * 8 * depth);
   std::array<std::array<TensorNumber, 16>, 16> a;
   std::array<std::array<TensorNumber, 16>, 8> b;
   const auto number = [&](uint32_t bits, int half) {
@@ -155,7 +156,6 @@ void execute_matrix_operation(WarpOperation operation, const Thread* warp) {
     for (int i = 0; i < 8 * count; ++i) rows[i] = of<Transfer>(warp[i]).row;
     count_matrix_rows(rows, count);
   }
-  if (traffic && operation == WarpOperation::multiply_matrices) ++traffic->products;
   if (loads) load(warp);
   else if (operation == WarpOperation::store_matrices) store(warp);
   else if (operation == WarpOperation::transpose_matrix) transpose(warp);

@@ -22,7 +22,7 @@ struct Access {
   uintptr_t address;
   size_t bytes;
 };
-using Accesses = std::vector<Access>;  // of one thread, in its order
+using Accesses = std::vector<Access>;  // of one thread in its order, or of one request
 std::array<Accesses, kMaxThreads>& accesses = *new std::array<Accesses, kMaxThreads>;
 uint64_t seen = 0;  // bytes, by the checker
 
@@ -51,13 +51,10 @@ void count_shared_request(const Accesses* lanes, size_t count, size_t n) {
   count_wavefront(served);
 }
 
-// The n-th accesses of these lanes, to global memory.
-void count_request(const Accesses* lanes, size_t count, size_t n) {
+// To global memory, by one request.
+void count_request(const Accesses& together) {
   std::vector<uintptr_t> sectors;
-  for (size_t lane = 0; lane < count; ++lane) {
-    if (n >= lanes[lane].size()) continue;
-    const auto [address, bytes] = lanes[lane][n];
-    if (bytes == 0 || is_shared(reinterpret_cast<void*>(address))) continue;
+  for (const auto& [address, bytes] : together) {
     for (uintptr_t s = address / Traffic::kSector; s <= (address + bytes - 1) / Traffic::kSector; ++s)
       sectors.push_back(s);
     traffic->bytes += bytes;
@@ -66,6 +63,16 @@ void count_request(const Accesses* lanes, size_t count, size_t n) {
   std::sort(sectors.begin(), sectors.end());
   ++traffic->requests;
   traffic->sectors += uint64_t(std::unique(sectors.begin(), sectors.end()) - sectors.begin());
+}
+
+// The n-th accesses of these lanes, to global memory.
+void count_global_request(const Accesses* lanes, size_t count, size_t n) {
+  Accesses together;
+  for (size_t lane = 0; lane < count; ++lane)
+    if (n < lanes[lane].size() && lanes[lane][n].bytes > 0 &&
+        !is_shared(reinterpret_cast<void*>(lanes[lane][n].address)))
+      together.push_back(lanes[lane][n]);
+  count_request(together);
 }
 
 // By number and sizes; a copy of nothing is like any.
@@ -80,7 +87,7 @@ void count_warp(const Accesses* lanes, size_t count) {
   const auto fits = [&](const Accesses& a) { return a.empty() || alike(a, longest); };
   traffic->uneven += !std::all_of(lanes, lanes + count, fits);
   for (size_t n = 0; n < longest.size(); ++n) {
-    count_request(lanes, count, n);
+    count_global_request(lanes, count, n);
     count_shared_request(lanes, count, n);
   }
 }
@@ -116,6 +123,16 @@ void count_matrix_rows(const void* const* rows, int matrices) {
     for (int i = 0; i < 8; ++i) served.push_back({reinterpret_cast<uintptr_t>(rows[8 * m + i]), 16});
     count_wavefront(served);
   }
+}
+
+void count_box(const std::vector<std::span<const char>>& inside, size_t shared_bytes) {
+  Accesses together;
+  for (const std::span<const char> each : inside) {
+    together.push_back({reinterpret_cast<uintptr_t>(each.data()), each.size()});
+    saw_access(each.data(), each.size());
+  }
+  count_request(together);
+  traffic->wavefronts += (shared_bytes + 127) / 128;
 }
 
 void saw_access(const void* p, size_t bytes) {

@@ -2,13 +2,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <vector>
 
 namespace ringtape::emulation {
 
 // What the warps of kernels ask of the machine. Accesses to memory are those that kernels mark by COUNTED(), and those
 // of copies and matrix instructions; the n-th of each lane of a warp make one request together, and their addresses say
-// which sectors of global memory or banks of shared memory it touches. There is no cache: every request touches its
-// sectors anew.
+// which sectors of global memory or banks of shared memory it touches. A box of the copy engine is a request, too.
+// There is no cache: every request touches its sectors anew.
 struct Traffic {
   static constexpr uint64_t kSector = 32;  // bytes
 
@@ -21,7 +23,8 @@ struct Traffic {
   uint64_t uneven = 0;      // warps whose lanes differ in their accesses, idle ones apart: which meet is then a guess
   uint64_t wavefronts = 0;  // of shared memory: each moves at most 128 bytes, one word of each of its 32 banks
   uint64_t conflicts = 0;   // those that different words of a bank add
-  uint64_t products = 0;    // mma instructions, one for all lanes of a warp
+  uint64_t products = 0;    // mma instructions, one for all lanes of a warp, and wgmma, one for a warpgroup
+  uint64_t multiplied = 0;  // pairs of numbers, by these
   uint64_t unmarked = 0;    // bytes of accesses to global memory without COUNTED(); only where every access is checked
 };
 
@@ -35,6 +38,8 @@ void count_access(const void* p, size_t bytes);
 extern Traffic* traffic;
 void count_block();                                             // at its end
 void count_matrix_rows(const void* const* rows, int matrices);  // 8 of 16 bytes for each
-void saw_access(const void* p, size_t bytes);                   // by a kernel, marked or not
+// A box of the copy engine: what of it is inside of its tensor, and all its bytes.
+void count_box(const std::vector<std::span<const char>>& inside, size_t shared_bytes);
+void saw_access(const void* p, size_t bytes);  // by a kernel, marked or not
 
 }  // namespace ringtape::emulation

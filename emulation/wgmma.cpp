@@ -15,6 +15,7 @@
 #include "emulation/emulation.h"
 #include "emulation/shared.h"
 #include "emulation/tensor_map.h"
+#include "emulation/traffic.h"
 
 namespace ringtape::emulation {
 namespace {
@@ -172,6 +173,23 @@ void compare_with_others(int first, const Request& by) {
   warps[me].issued.push_back(by);
 }
 
+// Chunks are read as matrices of 8 rows of 16 bytes. Each warp reads its rows of a; b is read once for all of them.
+void count(const Product& p, bool first_warp) {
+  if (!traffic) return;
+  const auto read = [](const Chunks& chunks, bool outer) {
+    const size_t step = outer ? chunks.size() / kDepth : kDepth / 8;  // from row to row of a matrix
+    for (size_t m = 0; m < chunks.size() / 8; ++m) {
+      const void* rows[8];
+      for (size_t i = 0; i < 8; ++i) rows[i] = chunks[(m / step * 8 + i) * step + m % step];
+      count_matrix_rows(rows, 1);
+    }
+  };
+  read(p.a, p.by.shape.a_outer);
+  if (first_warp) read(p.b, p.by.shape.b_outer);
+  traffic->products += first_warp;
+  traffic->multiplied += uint64_t(kRows) * kDepth * uint64_t(p.by.shape.columns);
+}
+
 void multiply(const Thread* lanes, int first, const Request& by) {
   Warp& w = warps[size_t(first) / kLanes];
   for (int i = 0; i < kLanes; ++i)
@@ -180,6 +198,7 @@ void multiply(const Thread* lanes, int first, const Request& by) {
   compare_with_others(first, by);
   Product p{by, nullptr, w.group, chunks_of(by.a, by.shape.a_outer, first / kLanes % kWarps * kRows, kRows, by.place),
             chunks_of(by.b, by.shape.b_outer, 0, by.shape.columns, by.place)};
+  count(p, first / kLanes % kWarps == 0);
   if (checker)
     for (const Chunks* chunks : {&p.a, &p.b})
       for (const char* c : *chunks) checker->begin_async_read(c, 16, by.pc);

@@ -9,7 +9,7 @@
 #include "tests/support/cuda_support.h"
 #include "tests/support/support.h"
 #if defined(RINGTAPE_EMULATION_BUILD)
-#include "emulation/traffic.h"
+#include "tests/support/traffic.h"
 #endif
 
 namespace ringtape {
@@ -97,12 +97,6 @@ TEST_F(SoftmaxLadder, InfinityAndNan) {
 
 #if defined(RINGTAPE_EMULATION_BUILD)
 
-std::string thousands(uint64_t n) {
-  std::string s = concat(n);
-  for (size_t at = s.size(); at > 3;) s.insert(at -= 3, ",");
-  return s;
-}
-
 std::string table(int64_t rows, int64_t columns) {
   std::string out =
       "| step | threads | requests | sectors | asked, KiB | moved, KiB | barriers | shuffles |\n"
@@ -116,7 +110,7 @@ std::string table(int64_t rows, int64_t columns) {
     EXPECT_EQ(asked % 1024 + moved % 1024, 0u) << step.name;
     out += concat("| ", step.name);
     for (uint64_t n : {t.threads, t.requests, t.sectors, asked / 1024, moved / 1024, t.barriers, t.shuffles})
-      out += concat(" | ", thousands(n));
+      out += concat(" | ", test::thousands(n));
     out += " |\n";
   }
   return out;

@@ -9,6 +9,13 @@
 
 namespace ringtape::test {
 
+// As a page shows it: 1,024.
+inline std::string thousands(uint64_t n) {
+  std::string s = std::to_string(n);
+  for (size_t at = s.size(); at > 3;) s.insert(at -= 3, ",");
+  return s;
+}
+
 // Products by tensor cores, whose accesses to memory use this share of their sectors, without a conflict of banks.
 inline emulation::Traffic expect_whole_sectors(const std::string& what, const std::function<void()>& f,
                                                double share = 0.9) {
