@@ -40,16 +40,25 @@ LIMITS = [
     (r"<b?f16, 128x128, OutputGradient", 8.0),
     (r"<b?f16, 64x128, OutputGradient", 14.2),
     (r"wgmma_image.*, 64, WithMoments<\w+>, false", 1230),
-    (r"wgmma_image.*, 64, WithMoments<\w+>, true", 2180),
+    (r"wgmma_image.*, 64, WithMoments<\w+>, true", 2280),
     (r"wgmma_image.*, 64, Skipped", 1210),
     (r"wgmma_image.*, 64, Gated", 1800),
-    (r"wgmma_image.*, 128, WithMoments<\w+>, false", 6200),
-    (r"wgmma_image.*, 128, WithMoments<\w+>, true", 8100),
-    (r"wgmma_image.*, 128, Skipped", 6600),
-    (r"wgmma_image.*, 128, Gated", 7550),
-    (r"wgmma_weights.*false", 500),
-    (r"wgmma_weights.*true", 1030),
+    (r"wgmma_image.*<b?f16, \d\d, 128, WithMoments<\w+>, false", 6550),
+    (r"wgmma_image.*<b?f16, \d\d, 128, WithMoments<\w+>, true", 8700),
+    (r"wgmma_image.*<b?f16, \d\d, 128, Skipped", 6800),
+    (r"wgmma_image.*<b?f16, \d\d, 128, Gated", 7850),
+    (r"wgmma_image.*<b?f16, 8, 128, WithMoments<\w+>, false", 11400),
+    (r"wgmma_image.*<b?f16, 8, 128, WithMoments<\w+>, true", 15200),
+    (r"wgmma_image.*<b?f16, 8, 128, Skipped", 11900),
+    (r"wgmma_image.*<b?f16, 8, 128, Gated", 14100),
+    (r"wgmma_image.*<b?f16, 4, 128, WithMoments<\w+>, false", 20500),
+    (r"wgmma_image.*<b?f16, 4, 128, WithMoments<\w+>, true", 28200),
+    (r"wgmma_image.*<b?f16, 4, 128, Skipped", 21900),
+    (r"wgmma_image.*<b?f16, 4, 128, Gated", 23700),
+    (r"wgmma_weights.*false", 560),
+    (r"wgmma_weights.*true", 1200),
 ]
+CHANNELS = {32: 128, 16: 128, 8: 256, 4: 512}  # of a tile by wgmma, where a block has 128 of them
 
 
 def tool(name):
@@ -139,29 +148,30 @@ def straight(following, loop):
 
 
 def wgmma_tile(name, body):
-    """Of a tile, by wgmma: (slots of a scheduler, products of a warp, accesses of local memory in loops, cycles of the
-    tensor cores); None for other kernels."""
+    """Of a tile, by wgmma: (slots of a scheduler; products of a warp; accesses of local memory in loops; cycles of the
+    tensor cores; of the slots those beside which nothing multiplies); None for other kernels."""
     find = lambda pattern: [i for i, (_, t) in enumerate(body) if re.match(pattern, plain(t))]
-    of, products = re.match(r"wgmma_(image|weights)_kernel<\w+<b?f16, \d+, (\d+)", name), find("HGMMA")
+    of, products = re.match(r"wgmma_(image|weights)_kernel<\w+<b?f16, (\d+)(?:, (\d+))?", name), find("HGMMA")
     if not of or not products:
         return None
     # Blocks of channels, each of which repeats the loads and products; warps of a scheduler that multiply, and products
     # of one.
     blocks, warps, products_of_tile = 1, 3, 8
     if of[1] == "image":
-        blocks = warps = int(of[2]) // 64
+        warps = int(of[3]) // 64
+        blocks = 1 if warps == 1 else CHANNELS[int(of[2])] // 64
         products_of_tile = 36 * blocks
     following = successors(body)
     loop, begin = straight(following, cycle(following, products[0]))
     inner = cycle(following, products[0], {begin})
     executed = lambda chosen: sum(blocks if i in inner else 1 for i in chosen)
-    loads = next(filter(None, (cycle(following, i) for i in find("LDG") if i not in loop)))
+    loads = max((cycle(following, i) for i in find("LDG") if i not in loop), key=len)
     number = executed(loop & set(products))
     slots = warps * (executed(loop) - number) * products_of_tile // number  # a loop may have several tiles
     columns = int(re.search(r"HGMMA\.64x(\d+)x16", body[products[0]][1])[1])
     return (slots + blocks * len(straight(following, loads)[0]), products_of_tile,
             sum(bool(re.match("LDL|STL", plain(body[i][1]))) for i in loop | loads),
-            warps * products_of_tile * columns // 2)
+            warps * products_of_tile * columns // 2, warps * len(loop - inner) if blocks > 1 else 0)
 
 
 def short(name):
@@ -191,8 +201,9 @@ def rows_of(file, arch):
         loop = loop_of_products(body)
         tile = wgmma_tile(short(text), body)
         if tile:
-            slots, products, local, cycles = tile
-            yield f"{short(text)}: a tile, of {cycles} cycles", registers, spills, slots, products, slots, local
+            slots, products, local, cycles, after = tile
+            what = f": a tile, of {cycles} cycles" + (f"; {after} after its products" if after else "")
+            yield short(text) + what, registers, spills, slots, products, slots, local
         elif loop:
             products = sum(t.startswith("HMMA") for t in loop)
             yield (short(text), registers, spills, len(loop), products, (len(loop) - products) / products,

@@ -31,8 +31,9 @@ bool wgmma_claims(int gpu, DType dtype, const Shape& x, const Shape& w, const Wi
   const int64_t c = x[3], width = x[2];
   const bool window = w[1] == 3 && w[2] == 3 && p.stride_h == 1 && p.stride_w == 1 && p.pad_h == 1 && p.pad_w == 1 &&
                       p.dilation_h == 1 && p.dilation_w == 1;
-  const bool sizes = (c == 64 || c == 128) && w[0] == c && w[3] == c && (width == 16 || width == 32) && x[1] == width &&
-                     x[0] > 0 && x[0] * width <= INT32_MAX;
+  const bool large = width == 16 || width == 32, small = width == 4 || width == 8,
+             channels = (c == 64 && large) || (c > 0 && c % 128 == 0 && c <= kWgmmaChannels && (large || small));
+  const bool sizes = channels && w[0] == c && w[3] == c && x[1] == width && x[0] > 0 && x[0] * width <= INT32_MAX;
   return window && sizes && (dtype == DType::bf16 || dtype == DType::f16) && understands(gpu);
 }
 

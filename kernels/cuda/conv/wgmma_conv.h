@@ -4,9 +4,11 @@
 #include "kernels/conv_norm.h"
 
 // Convolutions by Hopper's own instructions, on GPUs of compute capability 9.0, in builds for 90a: 3x3 with stride 1
-// and padding 1, of 64 to 64 or 128 to 128 channels of 32x32 or 16x16 places, in bf16 or f16. wgmma_claims() of
-// kernels/conv_norm.h says so.
+// and padding 1, in bf16 or f16, of images of 32x32 or 16x16 places with 64 channels, or of 32x32, 16x16, 8x8 or 4x4
+// with a multiple of 128 channels, as many as before. wgmma_claims() of kernels/conv_norm.h says so.
 namespace ringtape::cuda {
+
+constexpr int kWgmmaChannels = 512;  // at most
 
 // Sums that are left for kernels of conv_norm.cu: (number, channels) of what the pass leaves.
 struct ConvParts {

@@ -10,7 +10,7 @@ template <class T> struct Skipped {
   static constexpr ResultUses kUses{.transposed = true, .second_image = true, .norm = false};
   __device__ Skipped(const float*, int, int) {}
   __device__ __forceinline__ void begin(float) {}
-  __device__ __forceinline__ uint32_t put(const Vec<float, 2>& x, uint32_t skip) {
+  __device__ __forceinline__ uint32_t put(const Vec<float, 2>& x, uint32_t skip, bool) {
     const Vec<float, 2> added = unpack<T>(skip);
     return pack<T>(x.x[0] + added.x[0], x.x[1] + added.x[1]);
   }
@@ -23,11 +23,11 @@ template <class T> struct Gated {
   GradientSums sums = {0, 0};
   __device__ Gated(const float* norm, int channels, int c) : of{norm[c], norm[channels + c], norm[2 * channels + c]} {}
   __device__ __forceinline__ void begin(float) {}
-  __device__ __forceinline__ uint32_t put(Vec<float, 2> x, uint32_t raw) {
+  __device__ __forceinline__ uint32_t put(Vec<float, 2> x, uint32_t raw, bool there) {
     const Vec<float, 2> by = unpack<T>(raw);
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      if (!(of(by.x[e]) > 0)) x.x[e] = 0;
+      if (!there || !(of(by.x[e]) > 0)) x.x[e] = 0;
       sums.db += x.x[e], sums.dw += x.x[e] * (by.x[e] - of.mean);
     }
     return pack<T>(x.x[0], x.x[1]);
@@ -43,12 +43,8 @@ std::optional<ConvParts> wgmma_data(View dx, View dy, View w, const NormOperand&
   if (!beside.data || aligned_width(kWgmmaPack, dx.as<bf16>(), dy.as<bf16>(), w.as<bf16>(), beside.as<bf16>()) == 1 ||
       !wgmma_claims(dx.device.index, dx.dtype, dx.shape(), w.shape(), window))
     return {};
-  return dispatch_wgmma(dx, [&]<class T, int W, int C>() {
-    const auto run = [&]<class Result>() {
-      return run_wgmma_image<ImageConv<T, W, C, Result, false>>(dx, dy, w, beside, x);
-    };
-    return gated ? run.template operator()<Gated<T>>() : run.template operator()<Skipped<T>>();
-  });
+  const auto run = [&]<class F>() { return run_wgmma_image<F>(dx, dy, w, beside, x); };
+  return gated ? dispatch_image<Gated, false>(dx, run) : dispatch_image<Skipped, false>(dx, run);
 }
 
 }  // namespace ringtape::cuda

@@ -11,10 +11,10 @@ template <class T> struct WithMoments {
   float pivot = 0, sum = 0, squares = 0;
   __device__ WithMoments(const float*, int, int) {}
   __device__ __forceinline__ void begin(float x) { pivot = x; }
-  __device__ __forceinline__ uint32_t put(const Vec<float, 2>& x, uint32_t) {
+  __device__ __forceinline__ uint32_t put(const Vec<float, 2>& x, uint32_t, bool there) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float d = x.x[e] - pivot;
+      const float d = there ? x.x[e] - pivot : 0;
       sum += d, squares += d * d;
     }
     return pack<T>(x.x[0], x.x[1]);
@@ -35,12 +35,8 @@ std::optional<ConvParts> wgmma_forward(View y, const NormOperand& x, View w, con
   if (aligned_width(kWgmmaPack, y.as<bf16>(), raw.as<bf16>(), w.as<bf16>()) == 1 ||
       !wgmma_claims(y.device.index, y.dtype, raw.shape(), w.shape(), window))
     return {};
-  return dispatch_wgmma(y, [&]<class T, int W, int C>() {
-    const auto run = [&]<bool normalizes>() {
-      return run_wgmma_image<ImageConv<T, W, C, WithMoments<T>, normalizes>>(y, raw, w, {}, x);
-    };
-    return x.mean.defined() ? run.template operator()<true>() : run.template operator()<false>();
-  });
+  const auto run = [&]<class F>() { return run_wgmma_image<F>(y, raw, w, {}, x); };
+  return x.mean.defined() ? dispatch_image<WithMoments, true>(y, run) : dispatch_image<WithMoments, false>(y, run);
 }
 
 }  // namespace ringtape::cuda
