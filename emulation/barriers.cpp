@@ -37,6 +37,12 @@ struct Counted {
     Stamp arrivals;
     bool with_bytes = true;
   };
+  struct Early {
+    int thread;
+    uint32_t moment;
+    Place place;
+  };
+  std::vector<Early> early = {};      // who has passed without a phase, in the first one
   std::vector<uint64_t> waited = {};  // by thread: phases up to the last that it has waited for
   std::array<Ended, 2> ended = {};    // the last phases: who knows of all arrivals knows the end, without bytes
 };
@@ -61,8 +67,22 @@ void pass(Named& b, Place place) {
   b = {};
 }
 
+// The first phase ends. Who has passed before must have done so whatever the moment: the arrivals come after it.
+void check_early(Counted& b) {
+  for (const Counted::Early& e : b.early)
+    if (b.next.size() <= size_t(e.thread) || b.next[size_t(e.thread)] < e.moment) {
+      report(
+          "phase", e.place,
+          "waits by parity 1 for what was before the first phase, which ends without waiting for that: a moment later "
+          "it would be another phase");
+      break;
+    }
+  b.early.clear();
+}
+
 void maybe_end_phase(Counted& b) {
   if (b.pending > 0 || b.bytes != 0) return;
+  check_early(b);
   b.pending = b.count;
   b.ended = {Counted::Ended{b.next, b.with_bytes}, b.ended[0]};
   b.with_bytes = false;
@@ -90,7 +110,12 @@ void check_parity(Counted& b, int parity, Place place) {
     if (!b.ended[i].with_bytes && checker->knows(me, b.ended[i].arrivals)) seen = std::max(seen, b.phase - i);
   b.waited.resize(size_t(block.size));
   uint64_t& waited = b.waited[size_t(me)];
-  if (waited == 0 && seen == 0 && parity == 1) return;  // for what was before the first
+  if (waited == 0 && seen == 0 && parity == 1 && b.phase == 0) {  // for what was before the first
+    Stamp stamp;
+    checker->release(stamp);
+    b.early.push_back({me, stamp[size_t(me)], place});
+    return;
+  }
   const uint64_t meant = waited + (int(waited % 2) != parity);
   waited = meant + 1;
   if (seen >= meant && b.phase <= meant + 1) return;
@@ -224,6 +249,10 @@ void wait_at(uint64_t* barrier, int parity, Place place) {
   if (int(b.phase % 2) != parity) return learn(block.current, b.passed);
   b.waiting.push_back({block.current, parity, place});
   wait(ThreadState::at_mbarrier, place);
+}
+
+void order_barriers() {
+  for (auto& [barrier, b] : counted) b.early.clear();
 }
 
 void begin_barriers() {

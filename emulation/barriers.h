@@ -21,6 +21,7 @@ void arrive_expecting(uint64_t* barrier, uint32_t bytes, Place place);
 void wait_at(uint64_t* barrier, int parity, Place place);
 
 void begin_barriers();                                               // of a block
+void order_barriers();                                               // by a barrier of all its threads
 void check_barrier(uint64_t* barrier, Place place, const void* pc);  // reports one that is not initialised
 void arrive_with(uint64_t* barrier, const Stamp& stamp);             // for what a thread did until `stamp`
 void check_engine_barrier(uint64_t* barrier, Place place, const void* pc);

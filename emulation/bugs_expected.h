@@ -141,6 +141,7 @@ inline const std::map<std::string, Expected> kExpected = {
     {"registers_one_warp", {"registers", "?"}},
     {"turn_skipped", {"phase", "?", false, false, "turn_waits"}},
     {"turn_alone", {"phase", "?", false, false, "turn_waits"}},
+    {"turn_before_first", {"phase", "?"}},
     {"turn_too_many", {"mbarrier", "?"}},
 };
 

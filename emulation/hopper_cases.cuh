@@ -247,7 +247,7 @@ template <RegistersBug bug> void run_elected(float*, float* y) { start<elected<b
 float one_in_a_warp(int i) { return i < 384 ? 1 : NAN; }
 
 // Two warps take turns, each waits for the other.
-enum class TurnBug { none, skipped, alone, too_many };
+enum class TurnBug { none, skipped, alone, before_first, too_many };
 template <TurnBug bug> __global__ void turns(float* y) {
   SHARED_ARRAY(uint64_t, ping, [1]);
   SHARED_ARRAY(uint64_t, pong, [1]);
@@ -255,7 +255,11 @@ template <TurnBug bug> __global__ void turns(float* y) {
   if (me == 0) mbarrier_init(ping, 32), mbarrier_init(pong, 32);
   __syncthreads();
   if (bug == TurnBug::too_many) mbarrier_expect(ping, 16);  // BUG: turn_too_many
-  for (int i = 0; i < 4 && bug != TurnBug::too_many; ++i) {
+  if (bug == TurnBug::before_first) {
+    if (me < 32) mbarrier_arrive(ping);
+    else mbarrier_wait(ping, 1);  // BUG: turn_before_first
+  }
+  for (int i = 0; i < 4 && bug != TurnBug::too_many && bug != TurnBug::before_first; ++i) {
     if (me < 32) {
       mbarrier_arrive(ping);
       if (bug != TurnBug::alone) mbarrier_wait(pong, i % 2);
@@ -324,6 +328,7 @@ constexpr Case kHopperBugs[] = {
     {"registers_one_warp", run_elected<RegistersBug::one_warp>, nullptr},
     {"turn_skipped", run_turns<TurnBug::skipped>, nullptr},
     {"turn_alone", run_turns<TurnBug::alone>, nullptr},
+    {"turn_before_first", run_turns<TurnBug::before_first>, nullptr},
     {"turn_too_many", run_turns<TurnBug::too_many>, nullptr},
 };
 

@@ -186,6 +186,7 @@ void release_barrier() {
   block.barrier_result = block.predicates;
   block.at_barrier = block.predicates = 0;
   if (traffic) ++traffic->barriers;
+  order_barriers();
   if (checker) checker->block_barrier();
 }
 

@@ -1,5 +1,7 @@
 // What a training step asks of the CUDA runtime and kernels of the memory: the same on every GPU, so that it can be
 // counted without one. The numbers are those of today: a change may lower them.
+#include <fstream>
+
 #include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "autograd/ops.h"
@@ -11,6 +13,8 @@
 #include "nn/nn.h"
 #include "nn/resnet.h"
 #include "tests/support/cuda_support.h"
+#include "tests/support/traffic.h"
+#include "tests/support/wgmma_cases.h"
 #include "train/optim/optimizers.h"
 
 namespace ringtape {
@@ -113,6 +117,32 @@ TEST(CudaCosts, OfBatchNorm) {
   expect_passes("forward", 3, [&] { batch_norm_forward(y, mask, x, z, mean, var, w, b, 1e-5, Activation::relu); });
   expect_passes("sums", 2, [&] { batch_norm_backward_sums(db, dw, y, mask, x, mean, var, 1e-5); });
   expect_passes("gradients", 4, [&] { batch_norm_backward(dx, z, y, mask, x, mean, var, w, db, dw, 512, 1e-5); });
+}
+
+// Steps 6 and 7 of docs/kernels.md, in what the emulation counts of an image of 32x32 places and 64 channels.
+TEST(CudaCosts, OfAConvolutionAsThePageShows) {
+  RT_NEEDS_CUDA();
+  using namespace test::wgmma;
+  const Layer c = {1, 32, 64};
+  const Operands o = operands(c, DType::bf16, DType::f32, kCuda);
+  const std::pair<const char*, std::function<void(bool)>> passes[] = {
+      {"forward, with BatchNorm's moments", [&](bool wgmma) { forward({o.x}, o.w, kWindow, wgmma); }},
+      {"... of an image normalised on load", [&](bool wgmma) { forward(o.normalized(), o.w, kWindow, wgmma); }},
+      {"data gradient + the shortcut's", [&](bool wgmma) { data({o.x}, o.dy, o.w, o.x, wgmma); }},
+      {"weight gradient", [&](bool wgmma) { weights({o.x}, o.dy, c.weights(), wgmma); }}};
+  forward({o.x}, o.w, kWindow, true);  // the first time the GPU is asked what descriptors mean
+  std::string table;
+  for (const auto& [name, pass] : passes)
+    for (const bool wgmma : {false, true}) {
+      const emulation::Traffic t = emulation::traffic_of([&] { pass(wgmma); });
+      table += concat("| ", wgmma ? "" : name, " | ", wgmma ? "7" : "6");
+      for (const uint64_t n : {t.multiplied, t.products, t.wavefronts, t.requests})
+        table += concat(" | ", test::thousands(n));
+      table += " |\n";
+    }
+  std::ifstream in(RINGTAPE_SOURCE_DIR "/docs/kernels.md");
+  const std::string page{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_NE(page.find(table), std::string::npos) << "docs/kernels.md does not show\n" << table;
 }
 
 #endif
