@@ -42,7 +42,9 @@ build=("${gxx[$codename]}" cmake ninja-build ccache libfmt-dev nlohmann-json3-de
   zlib1g-dev libjpeg-dev libpng-dev libwebp-dev libtiff-dev libssl-dev libcpp-httplib-dev libjs-dygraphs)
 readonly test=(libgtest-dev libgmock-dev libeigen3-dev libdlpack-dev libbenchmark-dev openmpi-bin "${mpi[$codename]}"
   iproute2 curl git python3 strace doxygen)
-readonly check=(clang clang-format clang-tidy "${clang_rt[$codename]}" pkg-config lintian)
+arm=() # what cross-compiles for Arm and executes that; the libraries are unpacked by tests/arm_root.sh
+if [[ $HOSTTYPE == x86_64 && $codename =~ ^(bookworm|trixie)$ ]]; then arm=(g++-aarch64-linux-gnu qemu-user); fi
+readonly check=(clang clang-format clang-tidy "${clang_rt[$codename]}" pkg-config lintian "${arm[@]}")
 readonly peers=(libdnnl-dev libopenblas-dev)
 older() { [[ $1 != "$2" && $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$1" ]]; } # VERSION OTHER
 if older "${cmake[$codename]}" $cmake_needed; then build=("${build[@]/#cmake/}"); fi # one that is no help
@@ -54,7 +56,7 @@ Usage: ./setup.sh [--list] [build|test|check|bench]
 Installs what is missing of these packages, as root or with sudo; does nothing if all are there.
   build  ${build[*]}
   test   the above and ${test[*]} (the default)
-  check  those of test and ${check[*]}, for fuzzing, clang's checks and packages
+  check  those of test and ${check[*]}, for fuzzing, clang's checks, packages and Arm
   bench  those of test and ${peers[*]}, which the benchmarks compare with
   --list prints the packages and installs nothing
 Tried on Debian 12 and 13. The names of Ubuntu 22.04 and 24.04 are known, too; elsewhere the closest of these are taken.

@@ -10,8 +10,7 @@ usage() {
 Usage: tests/arm_root.sh [FOLDER]
 
 Downloads the libraries that ./setup.sh names, for arm64, with all that they need, and unpacks them in FOLDER
-(build/arm-root). Nothing is installed. The system must know the architecture:
-  dpkg --add-architecture arm64 && apt-get update
+(build/arm-root). Nothing is installed, and apt-get's own lists stay as they are.
 USAGE
 }
 
@@ -21,33 +20,28 @@ case "${1:-}" in
 esac
 root=${1:-build/arm-root}
 [[ ! -e $root ]] || die "$root exists; remove it first, or name another folder"
-dpkg --print-foreign-architectures | grep -qx arm64 ||
-  die "apt-get knows no packages for arm64: dpkg --add-architecture arm64 && apt-get update"
-
-# Headers alone are in packages for all architectures; of the others those that they need, too.
-mapfile -t libraries < <(./setup.sh --list | grep -E -- '-dev$|^libjs-')
-wanted=() roots=(libc6-dev:arm64 libstdc++6:arm64)
-for library in "${libraries[@]}"; do
-  case "$(apt-cache show --no-all-versions "$library")" in
-    *"Architecture: all"*) wanted+=("$library") ;;
-    *) roots+=("$library:arm64") ;;
-  esac
-done
-mapfile -t -O "${#wanted[@]}" wanted < <(apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts \
-  --no-breaks --no-replaces --no-enhances "${roots[@]}" | grep -E '^[^ ]*:arm64$' | sort -u)
-
 mkdir -p "$(dirname "$root")"
-made=$(mktemp -d "$root.XXXXXX")
+made=$(realpath "$(mktemp -d "$root.XXXXXX")")
 trap 'rm -rf "$made"' EXIT
-mkdir "$made/packages"
-(cd "$made/packages" && apt-get -q -o APT::Sandbox::User=root download "${wanted[@]}" >log 2>&1) ||
-  { tail -n 5 "$made/packages/log" >&2 && die "apt-get could not download all of: ${wanted[*]}"; }
-for package in "$made"/packages/*.deb; do dpkg-deb -x "$package" "$made"; done
-rm -r "$made/packages"
+
+# apt-get as on a machine for arm64 that has no package yet, with this system's sources and keys.
+mkdir -p "$made"/apt/{lists,archives}/partial && touch "$made/apt/status"
+apt() {
+  apt-get -q -y -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User="$(id -un)" \
+    -o Dir::State="$made/apt" -o Dir::State::status="$made/apt/status" -o Dir::Cache="$made/apt" \
+    -o Debug::NoLocking=true "$@" >"$made/apt/log" 2>&1
+}
+mapfile -t libraries < <(./setup.sh --list | grep -E -- '-dev$|^libjs-')
+apt update || true # a source without arm64 matters only if it has one of the packages
+apt install --no-install-recommends --download-only libc6-dev libstdc++6 "${libraries[@]}" ||
+  die "apt-get could not download the libraries for arm64: $(grep -m1 '^E:' "$made/apt/log")"
+packages=("$made"/apt/archives/*.deb)
+for package in "${packages[@]}"; do dpkg-deb -x "$package" "$made"; done
+rm -r "$made/apt"
 # Debian's own libraries are found through links, some of which are absolute.
 find "$made" -type l -lname '/*' -printf '%p %l\n' | while read -r link target; do
   ln -sfn --relative "$made$target" "$link"
 done
 chmod 755 "$made"
 mv "$made" "$root"
-echo "arm_root.sh: $root has ${#wanted[@]} packages for arm64"
+echo "arm_root.sh: $root has ${#packages[@]} packages for arm64"

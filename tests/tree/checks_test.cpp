@@ -25,7 +25,7 @@ std::string output_of(const std::string& command) {
 std::string all_that_is_run() {
   std::string text;
   for (const char* file : {".ci/run", "test.sh", "quickstart.sh", "tests/CMakeLists.txt", "emulation/tests.cmake",
-                           "tests/gpu.sh", "tests/gpu/stage.sh"})
+                           "tests/gpu.sh", "tests/gpu/stage.sh", "tests/arm.sh"})
     text += text_of(file);
   return text;
 }
@@ -34,8 +34,6 @@ TEST(Checks, EveryScriptOfTestsIsRun) {
   const std::set<std::string> by_hand = {"tests/tidy.sh",                // an hour
                                          "emulation/mutate.py",          // another
                                          "tests/install/dockerfile.sh",  // half of one
-                                         "tests/arm.sh",                 // minutes, with packages for arm64
-                                         "tests/arm_root.sh",            // which it downloads
                                          "tests/view/screenshots.py",    // of docs/view.md
                                          "tests/signals.py"};            // of docs/cluster/README.md
   const std::string run = all_that_is_run();
@@ -53,7 +51,7 @@ TEST(Checks, EveryScriptOfTestsIsRun) {
 }
 
 TEST(Checks, EveryPresetIsBuilt) {
-  const std::set<std::string> by_hand = {"dev", "arm"};
+  const std::set<std::string> by_hand = {"dev"};
   const std::string presets = text_of("CMakePresets.json"), run = all_that_is_run();
   const std::regex name(R"re(\{"name": "(\w+)", "inherits": "base", "displayName")re");
   int seen = 0;
