@@ -42,21 +42,21 @@ build=("${gxx[$codename]}" cmake ninja-build ccache libfmt-dev nlohmann-json3-de
   zlib1g-dev libjpeg-dev libpng-dev libwebp-dev libtiff-dev libssl-dev libcpp-httplib-dev libjs-dygraphs)
 readonly test=(libgtest-dev libgmock-dev libeigen3-dev libdlpack-dev libbenchmark-dev openmpi-bin "${mpi[$codename]}"
   iproute2 curl git python3 strace doxygen)
-arm=() # what cross-compiles for Arm and executes that; the libraries are unpacked by tests/arm_root.sh
-if [[ $HOSTTYPE == x86_64 && $codename =~ ^(bookworm|trixie)$ ]]; then arm=(g++-aarch64-linux-gnu qemu-user); fi
-readonly check=(clang clang-format clang-tidy "${clang_rt[$codename]}" pkg-config lintian "${arm[@]}")
+readonly check=(clang clang-format clang-tidy "${clang_rt[$codename]}" pkg-config lintian)
+readonly arm=(g++-aarch64-linux-gnu qemu-user) # the libraries are unpacked by tests/arm_root.sh
 readonly peers=(libdnnl-dev libopenblas-dev)
 older() { [[ $1 != "$2" && $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$1" ]]; } # VERSION OTHER
 if older "${cmake[$codename]}" $cmake_needed; then build=("${build[@]/#cmake/}"); fi # one that is no help
 
 usage() {
   cat <<USAGE
-Usage: ./setup.sh [--list] [build|test|check|bench]
+Usage: ./setup.sh [--list] [build|test|check|arm|bench]
 
 Installs what is missing of these packages, as root or with sudo; does nothing if all are there.
   build  ${build[*]}
   test   the above and ${test[*]} (the default)
-  check  those of test and ${check[*]}, for fuzzing, clang's checks, packages and Arm
+  check  those of test and ${check[*]}, for fuzzing, clang's checks and packages
+  arm    those of build and ${arm[*]}, to cross-compile for Arm and execute that
   bench  those of test and ${peers[*]}, which the benchmarks compare with
   --list prints the packages and installs nothing
 Tried on Debian 12 and 13. The names of Ubuntu 22.04 and 24.04 are known, too; elsewhere the closest of these are taken.
@@ -76,8 +76,9 @@ case "${1:-test}" in
   build) wanted=("${build[@]}") ;;
   test) wanted=("${build[@]}" "${test[@]}") ;;
   check) wanted=("${build[@]}" "${test[@]}" "${check[@]}") ;;
+  arm) wanted=("${build[@]}" "${arm[@]}") ;;
   bench) wanted=("${build[@]}" "${test[@]}" "${peers[@]}") ;;
-  *) die "unknown argument '$1': build, test, check or bench" 2 ;;
+  *) die "unknown argument '$1': build, test, check, arm or bench" 2 ;;
 esac
 read -ra wanted <<<"${wanted[*]}" # without the empty ones
 if $list; then
@@ -92,7 +93,7 @@ if ! command -v apt-get >/dev/null; then
   fedora="gcc-c++ cmake ninja-build fmt-devel json-devel tomlplusplus-devel zlib-devel libjpeg-turbo-devel"
   fedora+=" libpng-devel libwebp-devel libtiff-devel openssl-devel"
   arch="gcc cmake ninja fmt nlohmann-json tomlplusplus zlib libjpeg-turbo libpng libwebp libtiff openssl"
-  if [[ ${1:-test} != build ]]; then
+  if [[ ! ${1:-test} =~ ^(build|arm)$ ]]; then
     plain+="; for the tests: GoogleTest, Eigen, DLPack, Google Benchmark, Open MPI, iproute2, curl, git, Python 3,"
     plain+=" strace, Doxygen"
     fedora+=" gtest-devel gmock-devel eigen3-devel dlpack-devel google-benchmark-devel openmpi iproute curl git python3"
@@ -104,6 +105,7 @@ if ! command -v apt-get >/dev/null; then
       plain+="; clang++ with libFuzzer, clang-format, clang-tidy" fedora+=" clang clang-tools-extra compiler-rt"
       arch+=" clang compiler-rt"
       ;;
+    arm) plain+="; g++ for aarch64, qemu-aarch64" ;;
     bench) plain+="; oneDNN, OpenBLAS" ;;
   esac
   case "$like" in
