@@ -252,6 +252,7 @@ void wait_at(uint64_t* barrier, int parity, Place place) {
 }
 
 void order_barriers() {
+  if (traffic) ++traffic->barriers;
   for (auto& [barrier, b] : counted) b.early.clear();
 }
 

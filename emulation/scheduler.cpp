@@ -185,7 +185,6 @@ void release_barrier() {
     if (block.threads[size_t(i)].state == ThreadState::at_barrier) make_ready(i);
   block.barrier_result = block.predicates;
   block.at_barrier = block.predicates = 0;
-  if (traffic) ++traffic->barriers;
   order_barriers();
   if (checker) checker->block_barrier();
 }
