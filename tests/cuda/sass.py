@@ -50,11 +50,11 @@ LIMITS = [
     (r"wgmma_image.*<b?f16, 8, 128, WithMoments<\w+>, false", 11400),
     (r"wgmma_image.*<b?f16, 8, 128, WithMoments<\w+>, true", 15200),
     (r"wgmma_image.*<b?f16, 8, 128, Skipped", 11900),
-    (r"wgmma_image.*<b?f16, 8, 128, Gated", 14100),
+    (r"wgmma_image.*<b?f16, 8, 128, Gated", 12800),
     (r"wgmma_image.*<b?f16, 4, 128, WithMoments<\w+>, false", 20500),
     (r"wgmma_image.*<b?f16, 4, 128, WithMoments<\w+>, true", 28200),
     (r"wgmma_image.*<b?f16, 4, 128, Skipped", 21900),
-    (r"wgmma_image.*<b?f16, 4, 128, Gated", 23700),
+    (r"wgmma_image.*<b?f16, 4, 128, Gated", 22400),
     (r"wgmma_weights.*false", 560),
     (r"wgmma_weights.*true", 1200),
 ]

@@ -27,7 +27,7 @@ template <class T> struct Gated {
     const Vec<float, 2> by = unpack<T>(raw);
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      if (!there || !(of(by.x[e]) > 0)) x.x[e] = 0;
+      if (!(of(by.x[e]) > 0 && there)) x.x[e] = 0;
       sums.db += x.x[e], sums.dw += x.x[e] * (by.x[e] - of.mean);
     }
     return pack<T>(x.x[0], x.x[1]);
