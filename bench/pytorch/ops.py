@@ -83,7 +83,6 @@ def workloads():
         heads = torch.randn(3, *shape)
         name = "scaled_dot_product_attention/" + "x".join(map(str, shape))
         calls[name] = lambda h=heads: F.scaled_dot_product_attention(*h)
-        calls[name + "_causal"] = lambda h=heads: F.scaled_dot_product_attention(*h, is_causal=True)
     scores, targets = torch.randn(8192, 1000), torch.rand(8192, 1000)
     for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits", "kl_div"):
         calls[f"{name}/8192x1000"] = lambda f=getattr(F, name): f(scores, targets)
