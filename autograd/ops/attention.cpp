@@ -43,7 +43,7 @@ void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                     std::optional<double> scale) {
-  if (const CastTo to = autocast("matmul_dot_product_attention", q, k, v))
+  if (const CastTo to = autocast("scaled_dot_product_attention", q, k, v))
     return scaled_dot_product_attention(to(q), to(k), to(v), causal, scale);
   check_operands(q, k, v);
   const double factor = scale.value_or(1 / std::sqrt(double(q.shape()[q.rank() - 1])));
