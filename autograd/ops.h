@@ -165,9 +165,9 @@ Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
 Tensor l2_normalize(const Tensor& x, int axis = -1, double eps = 1e-12);  // x / max(||x||, eps)
 
-// softmax(scale q k^T) v, as PyTorch's function of this name, for leading axes that are equal: q (..., N, D), k (..., M,
-// D), v (..., M, E) -> (..., N, E). causal: query i sees keys 0 to i alone. Without a scale: 1 / sqrt(D). Scores are
-// never stored: forward and backward need memory in proportion to N + M.
+// softmax(scale q k^T) v, as PyTorch's function of this name, for equal leading axes: q (..., N, D), k (..., M, D),
+// v (..., M, E) -> (..., N, E). causal: query i sees keys 0 to i alone. Without a scale: 1 / sqrt(D). Scores are never
+// stored: forward and backward need memory in proportion to N + M.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = false,
                                     std::optional<double> scale = {});
 
