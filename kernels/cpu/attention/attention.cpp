@@ -1,8 +1,9 @@
 // As FlashAttention (Dao 2022): a block of queries meets one tile of keys after the other, and rescales what it has
 // summed when a larger score comes. Threads divide heads and blocks of queries; a row depends on neither.
+#include "kernels/attention.h"
+
 #include <limits>
 
-#include "kernels/attention.h"
 #include "kernels/cpu/attention/operands.h"
 #include "kernels/cpu/vector/math.h"
 #include "kernels/cpu/vector/rows.h"
