@@ -31,8 +31,9 @@ Tensors attention(const Tensors& from, DType dtype, bool causal) {
 
 // Weights and gradients of scores are rounded to bf16 between two products: a few parts in 2^8 of the largest.
 TEST_P(AttentionBf16, IsNearThatOfF64AndEqualToItsEmulation) {
-  for (const auto& [n, m, d, e, causal] : std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>>{
+  for (const auto& [n, m, d, e, masked] : std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>>{
            {1, 1, 1, 1, false}, {65, 65, 64, 64, false}, {300, 301, 31, 17, false}, {130, 97, 32, 66, true}}) {
+    const bool causal = masked;
     Tensors x;
     for (const Shape& shape : {Shape{2, n, d}, Shape{2, m, d}, Shape{2, m, e}, Shape{2, n, e}})
       x.push_back(cast(cast(noise(shape, 3 + x.size()), DType::bf16), DType::f64));

@@ -11,7 +11,7 @@ struct Hoard {
   float kept[32] = {};
   __device__ Hoard(const float*, int, int) {}
   __device__ void begin(float) {}
-  __device__ uint32_t put(const Vec<float, 2>& x, uint32_t) {
+  __device__ uint32_t put(const Vec<float, 2>& x, uint32_t, bool) {
     for (float& k : kept) k = k * x.x[0] + x.x[1];
     return pack<bf16>(x.x[0], x.x[1]);
   }
@@ -23,7 +23,8 @@ struct Hoard {
 };
 
 using Planted = ImageConv<bf16, 16, 64, Hoard, false>;
-template __global__ void wgmma_image_kernel<Planted>(const __grid_constant__ Maps, const bf16*, ImageNorm, float*, int);
+template __global__ void wgmma_image_kernel<Planted>(const __grid_constant__ Maps, const bf16*, ImageNorm, float*, int,
+                                                     int, int);
 
 }  // namespace
 }  // namespace ringtape::cuda

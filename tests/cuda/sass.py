@@ -22,6 +22,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = [f"kernels/cuda/conv/{name}.cu" for name in
          ("conv_norm", "conv2d", "wgmma_forward", "wgmma_data", "wgmma_weights")]
+FILES.append("kernels/cuda/attention/attention.cu")
 PLANTED = "tests/cuda/planted_spill.cu"  # --check of all files fails if it finds nothing there
 
 # Others a product, by the beginning of the left operand and the tile, of 16-bit operands, and slots a tile, by the
