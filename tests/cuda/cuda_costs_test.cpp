@@ -132,10 +132,10 @@ TEST(CudaCosts, OfAConvolutionAsThePageShows) {
       {"weight gradient", [&](bool wgmma) { weights({o.x}, o.dy, c.weights(), wgmma); }}};
   forward({o.x}, o.w, kWindow, true);  // the first time the GPU is asked what descriptors mean
   std::string table;
-  for (const auto& [name, pass] : passes)
+  for (const auto& of : passes)
     for (const bool wgmma : {false, true}) {
-      const emulation::Traffic t = emulation::traffic_of([&] { pass(wgmma); });
-      table += concat("| ", wgmma ? "" : name, " | ", wgmma ? "7" : "6");
+      const emulation::Traffic t = emulation::traffic_of([&] { of.second(wgmma); });
+      table += concat("| ", wgmma ? "" : of.first, " | ", wgmma ? "7" : "6");
       for (const uint64_t n : {t.multiplied, t.products, t.wavefronts, t.requests})
         table += concat(" | ", test::thousands(n));
       table += " |\n";
