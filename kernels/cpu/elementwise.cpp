@@ -156,7 +156,7 @@ template <class C> void map_blocks(Block<C> block, const void* f, std::initializ
   const bool wide = in_order_of_lanes<C>(operands, operand_count);
 
   parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
-    C buffers[kMaxViews][kBlock];
+    alignas(kVectorBytes) C buffers[kMaxViews][kBlock];
     const C* x[kMaxViews - 1];
     const int64_t step = direct ? end - begin : kBlock;
     for (size_t k = 1; k < operand_count; ++k)

@@ -86,7 +86,7 @@ template <class C> class LossOperands {
 
     const LossOperands& all_;
     const C* at_[kOperands] = {};
-    C buffers_[kOperands][kBlock];
+    alignas(kVectorBytes) C buffers_[kOperands][kBlock];
   };
 
  private:
