@@ -168,6 +168,11 @@ TEST_P(CudaWgmmaWidest, NumbersAreThoseInF64) {
   EXPECT_TRUE(same(forward({o.x}, o.w, kWindow, true).y, y));
   const Tensor dw = cast(weights({exact.x}, exact.dy, c.weights(), false), DType::f32);
   EXPECT_TRUE(same(weights({o.x}, o.dy, c.weights(), true), dw));
+  const Tensor dx = data({exact.x}, exact.dy, exact.w, {}, false).dx;
+  const Tensor rounded = cast(cast(dx, DType::bf16), DType::f32) + cast(exact.x, DType::f32);
+  const auto [got, launched] = counted([&] { return data({o.x}, o.dy, o.w, o.x, true); });
+  EXPECT_EQ(launched, 1u);
+  EXPECT_TRUE(same(got.dx, cast(rounded, DType::bf16)));
 }
 INSTANTIATE_TEST_SUITE_P(Layers, CudaWgmmaWidest, testing::Values(Layer{2, 4, 512}), name_of_layer);
 
