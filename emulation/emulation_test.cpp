@@ -202,13 +202,24 @@ TEST(Emulation, AnyThreadMayExecuteGrids) {
   EXPECT_TRUE(execute(emulation_bugs::correct()[0], Schedule::random).right);
 }
 
+// Memory of kernels: x of ones, and y.
+struct Operands {
+  float *const x = live(), *const y = live();
+  Operands() {
+    std::fill_n(x, kSize, 1.0f);
+    mark_initialised(x, kSize * sizeof(float));
+  }
+  ~Operands() { release(x), release(y); }
+  static float* live() {
+    auto* const p = static_cast<float*>(reserve(kSize * sizeof(float)));
+    make_live(p);
+    return p;
+  }
+};
+
 TEST(Traffic, SectorsFollowFromAddresses) {
-  auto* const x = static_cast<float*>(reserve(kSize * sizeof(float)));
-  auto* const y = static_cast<float*>(reserve(kSize * sizeof(float)));
-  make_live(x);
-  make_live(y);
-  std::fill_n(x, kSize, 1.0f);
-  mark_initialised(x, kSize * sizeof(float));
+  const Operands operands;
+  float *const x = operands.x, *const y = operands.y;
   struct {
     int offset, stride;
     uint64_t sectors;
@@ -228,8 +239,6 @@ TEST(Traffic, SectorsFollowFromAddresses) {
   const Traffic unmarked = traffic_of([&] { emulation_bugs::correct()[0].run(x, y); });
   EXPECT_EQ(unmarked.requests, 0u);
   EXPECT_EQ(unmarked.unmarked > 0, checked());
-  release(x);
-  release(y);
 }
 
 TEST(Traffic, BanksFollowFromAddresses) {
@@ -254,12 +263,8 @@ TEST(Traffic, BanksFollowFromAddresses) {
 }
 
 TEST(Traffic, OfAWarpgroupAndOfBoxes) {
-  auto* const x = static_cast<float*>(reserve(kSize * sizeof(float)));
-  auto* const y = static_cast<float*>(reserve(kSize * sizeof(float)));
-  make_live(x);
-  make_live(y);
-  std::fill_n(x, kSize, 1.0f);
-  mark_initialised(x, kSize * sizeof(float));
+  const Operands operands;
+  float *const x = operands.x, *const y = operands.y;
   const auto of = [&](const char* name) {
     return traffic_of([&] { named(emulation_bugs::correct(), name).run(x, y); });
   };
@@ -273,8 +278,6 @@ TEST(Traffic, OfAWarpgroupAndOfBoxes) {
   EXPECT_EQ(boxes.bytes, 4u * 4 * 128);
   EXPECT_EQ(boxes.sectors * Traffic::kSector, boxes.bytes);
   EXPECT_EQ(boxes.wavefronts, 6u * 4);
-  release(x);
-  release(y);
 }
 
 }  // namespace
