@@ -4,7 +4,7 @@
 Files: those that differ from it, in this work tree, and those that include one of them, at any distance.
 --tests: the test programs of these files, where a source that differs stands for its header, too, since the header's
 users do what the source says; operations are tested by all of tests/autograd, tests/kernels and tests/nn. Without
-those of tests/cuda and emulation/.
+those of tests/cuda and emulation/, and of tests/tree, which read the tree and are not built with sanitizers.
 """
 import re
 import subprocess
@@ -47,7 +47,7 @@ def tests(commit):
     paths = reached(commit, by_header=True)
     if any(path.startswith(("kernels/", "autograd/")) for path in paths):
         paths += git("ls-files", "tests/autograd", "tests/kernels", "tests/nn")
-    return sorted({Path(path).stem for path in paths if re.match(r"tests/(?!cuda/).*_test\.cpp$", path)})
+    return sorted({Path(path).stem for path in paths if re.match(r"tests/(?!cuda/|tree/).*_test\.cpp$", path)})
 
 
 if __name__ == "__main__":
