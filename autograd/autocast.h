@@ -26,6 +26,7 @@ inline constexpr AutocastRule kAutocastRules[] = {
     {"einsum", CastPolicy::lower},
     {"residual_block", CastPolicy::lower},
     {"scaled_dot_product_attention", CastPolicy::lower},
+    {"self_attention", CastPolicy::lower},
 
     {"exp", CastPolicy::full},
     {"expm1", CastPolicy::full},

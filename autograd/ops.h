@@ -170,6 +170,9 @@ Tensor l2_normalize(const Tensor& x, int axis = -1, double eps = 1e-12);  // x /
 // stored: forward and backward need memory in proportion to N + M.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = false,
                                     std::optional<double> scale = {});
+// The same for H heads whose queries, keys and values lie side by side, as one layer gives them: (A, T, 3 H D), in it
+// q, k and v, in each the heads -> (A, T, H D). Nothing is copied, forward or backward.
+Tensor self_attention(const Tensor& qkv, int64_t heads, bool causal = false, std::optional<double> scale = {});
 
 // none: a loss for each element or sample; batch_mean: the sum, divided by the size of the first axis.
 enum class LossReduction : uint8_t { mean, sum, none, batch_mean };

@@ -10,8 +10,9 @@ namespace ringtape {
 // normalisation part of the convolution or linear layer before it, as are sums and ReLUs behind it, weights converted
 // and packed once, and all results in one piece of memory, which is planned. The weights must not change any more.
 //
-// The result is that of f to rounding: f32 to 1e-5 of the largest number. Its bytes for an image depend neither on the
-// other images nor on the number of threads. Many threads may call it at once.
+// The result is that of f to rounding: f32 to 1e-5 of the largest number (1e-4 where normalisations divide by small
+// deviations). Its bytes for an image depend neither on the other images nor on the number of threads. Many threads may
+// call it at once.
 class Prepared {
  public:
   // f is called with a few images (N, H, W, C), f32 on cpu:0, of noise; `precision`: as of Autocast. Null if f cannot

@@ -46,6 +46,7 @@ enum class Stream : uint64_t {
   mixing = 13,      // mixtures of the images of a batch
   shards = 14,      // order of files, and of samples near each other
   balance = 15,     // draws of samples, each class as often as the others
+  masks = 16,       // parts of images that a method hides
 };
 
 // A position in a stream: element i of a draw comes from block counter + i / 4.

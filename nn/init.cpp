@@ -20,11 +20,16 @@ Tensor uniform_fan_in(const Shape& shape, int64_t fan_in) {
   return leaf(rand(shape, -bound, bound));
 }
 
-Tensor normal_fan_out(const Shape& shape) {
-  if (no_init) return leaf(Tensor(shape));
-  const int64_t fan_out = shape[0] * shape[1] * shape[2];
-  return leaf(randn(shape, 0, fan_out > 0 ? std::sqrt(2 / double(fan_out)) : 0));
+static Tensor normal(const Shape& shape, double deviation) {
+  return leaf(no_init ? Tensor(shape) : randn(shape, 0, deviation));
 }
+
+Tensor normal_fan_out(const Shape& shape) {
+  const int64_t fan_out = shape[0] * shape[1] * shape[2];
+  return normal(shape, fan_out > 0 ? std::sqrt(2 / double(fan_out)) : 0);
+}
+
+Tensor small_normal(const Shape& shape) { return normal(shape, 0.02); }
 
 Tensor dirac(const Shape& shape) {
   const int64_t rows = shape[1], columns = shape[2], channels = shape[3], filter = rows * columns * channels;

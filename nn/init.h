@@ -19,6 +19,9 @@ Tensor normal_fan_out(const Shape& shape);
 // in the middle, 0 elsewhere. Equals dirac_(w[:C]) in PyTorch.
 Tensor dirac(const Shape& shape);
 
+// N(0, 0.02^2), with which transformers begin: timm's trunc_normal_, whose bounds are a hundred deviations away.
+Tensor small_normal(const Shape& shape);
+
 // While one lives, these functions draw nothing on its thread and return uninitialised tensors: for networks all of
 // whose weights come from a file.
 class NoInit {

@@ -10,6 +10,9 @@ class Linear : public Module {
   Linear(int64_t in, int64_t out, bool with_bias = true) : weight(uniform_fan_in({out, in}, in)) {
     if (with_bias) bias = uniform_fan_in({out}, in);
   }
+  Linear(const Tensor& w, const Tensor& b) : weight(w), bias(b) {}  // leaves
+  // As transformers begin: the weight is small_normal, the bias 0.
+  static Linear small(int64_t in, int64_t out) { return {small_normal({out, in}), leaf(zeros({out}))}; }
   Tensor forward(const Tensor& x) override { return linear(x, weight, bias); }
   void visit(Visitor& v) override {
     v.parameter("weight", weight);

@@ -6,7 +6,7 @@
 
 #include "autograd/trace.h"
 
-// What a function of images computes, for any number n of them, from what it did with one and with two.
+// What a function of images computes, for any number n of them, from what it did with two and with three.
 namespace ringtape::inference {
 
 struct Size {

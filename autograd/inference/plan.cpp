@@ -69,12 +69,12 @@ void Plan::lay_out(const Graph& graph, const std::vector<Step>& steps) {
 
 Plan::Place Plan::place_of(const Graph& graph, const Value& v) const {
   if (!v.given()) return {{}, -1, 0};
-  if (graph.is_constant(v)) return {graph.constant(v), -1, 0};
   View view;
+  if (graph.is_constant(v)) view = graph.constant(v);
   view.dtype = v.dtype, view.rank = int(v.dims.size());
   for (int i = 0; i < view.rank; ++i)
     view.dims[i] = v.dims[size_t(i)].at(images_), view.strides[i] = v.strides[size_t(i)].at(images_);
-  return {view, v.buffer, v.offset.at(images_) * int64_t(size_of(v.dtype))};
+  return {view, graph.is_constant(v) ? -1 : v.buffer, v.offset.at(images_) * int64_t(size_of(v.dtype))};
 }
 
 View Plan::view_of(const Place& place, const void* x, void* memory) const {

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <memory>
 
+#include "kernels/attention.h"
 #include "kernels/batch_norm.h"
 #include "kernels/binary.h"
 #include "kernels/clamp.h"
 #include "kernels/conv2d_prepared.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
+#include "kernels/layer_norm.h"
 #include "kernels/pool.h"
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
@@ -93,6 +95,52 @@ Run batch_norm(Graph&, const Call& call) {
   return [mean = call.get<Tensor>("mean"), var = call.get<Tensor>("var"), eps = call.get<double>("eps"),
           f = activation_of(call)](Views in, Views out) {
     batch_norm_forward(out[0], View{}, in[0], in[3], mean, var, in[1], in[2], eps, f);
+  };
+}
+
+// (rows, columns) of what is contiguous.
+View as_rows(const View& v, int64_t columns) {
+  View out = v;
+  out.rank = 2, out.dims[0] = v.size() / std::max<int64_t>(1, columns), out.dims[1] = columns;
+  out.strides[0] = columns, out.strides[1] = 1;
+  return out;
+}
+
+Run layer_norm(Graph& graph, const Call& call) {
+  const Value& w = call.inputs[1].given() ? call.inputs[1] : call.inputs[2];
+  if (!graph.is_whole(call.inputs[0]) || !graph.is_whole(call.y) || (w.given() && !graph.is_constant(w))) return {};
+  const int64_t columns = w.given() ? graph.constant(w).size() : call.y.dims.back().base;
+  return [columns, eps = call.get<double>("eps")](Views in, Views out) {
+    const View y = as_rows(out[0], columns);
+    View statistics = out[1];
+    statistics.dtype = DType::f32, statistics.rank = 2;
+    statistics.dims[0] = y.dims[0], statistics.dims[1] = 3, statistics.strides[0] = 3, statistics.strides[1] = 1;
+    layer_norm_forward(y, statistics, as_rows(in[0], columns), in[1], in[2], eps, true);
+  };
+}
+
+// One of three parts of (N, T, 3 H D), or (N, T, H D) itself, as heads (N, H, T, D).
+View as_heads(const View& v, int64_t heads, int64_t part, int64_t parts) {
+  View out = v;
+  const int64_t size = v.dims[2] / (parts * heads);
+  out.rank = 4;
+  out.dims[1] = heads, out.dims[2] = v.dims[1], out.dims[3] = size;
+  out.strides[1] = size, out.strides[2] = v.strides[1], out.strides[3] = 1;
+  out.data = static_cast<char*>(v.data) + part * heads * size * int64_t(size_of(v.dtype));
+  return out;
+}
+
+Run self_attention(Graph& graph, const Call& call) {
+  if (!graph.is_whole(call.inputs[0]) || !graph.is_whole(call.y) || call.y.dtype == DType::f64) return {};
+  return [heads = call.get<int64_t>("heads"), scale = call.get<double>("scale"), causal = call.is("causal")](
+             Views in, Views out) {
+    const auto part = [&](int64_t i) { return as_heads(in[0], heads, i, 3); };
+    const View y = as_heads(out[0], heads, 0, 1);
+    View lse = out[1];
+    lse.dtype = DType::f32, lse.rank = 3;
+    for (int i = 0; i < 3; ++i) lse.dims[i] = y.dims[i];
+    lse.strides[0] = y.dims[1] * y.dims[2], lse.strides[1] = y.dims[2], lse.strides[2] = 1;
+    attention_forward(y, lse, part(0), part(1), part(2), scale, causal);
   };
 }
 
@@ -181,6 +229,8 @@ struct Row {
 const Row kRows[] = {{"conv2d", conv2d},
                      {"linear", linear},
                      {"batch_norm", batch_norm},
+                     {"layer_norm", layer_norm},
+                     {"self_attention", self_attention},
                      {"max_pool2d", max_pool2d},
                      {"avg_pool2d", avg_pool2d},
                      {"sum", reduce<sum_forward>},
@@ -206,9 +256,9 @@ const Row kRows[] = {{"conv2d", conv2d},
 #undef X
 };
 
-// The places of the largest elements, which only a backward pass needs.
-Value places_of(Graph& graph, const Value& y) {
-  const int64_t bytes = int64_t(size_of(DType::i32)), each = int64_t(size_of(y.dtype));
+// Memory for what only a backward pass needs: `bytes` for each element of y.
+Value memory_beside(Graph& graph, const Value& y, int64_t bytes) {
+  const int64_t each = int64_t(size_of(y.dtype));
   const Size own = graph.buffers[size_t(y.buffer)].bytes;
   Value out = y;
   out.buffer = int(graph.buffers.size()), out.dtype = DType::i32;
@@ -224,7 +274,9 @@ std::optional<Step> step_of(Graph& graph, const Call& call) {
   Step out{.in = call.inputs, .out = {call.y}, .run = row->make(graph, call)};
   if (!out.run) return {};
   if (call.name == "conv2d" || call.name == "linear") out.in[1] = out.in[2] = {};  // they have been packed
-  if (call.name == "max_pool2d") out.out.push_back(places_of(graph, call.y));
+  // The places of the largest elements; a number for each row of a head; three for each row.
+  if (call.name == "max_pool2d" || call.name == "self_attention") out.out.push_back(memory_beside(graph, call.y, 4));
+  if (call.name == "layer_norm") out.out.push_back(memory_beside(graph, call.y, 12));
   return out;
 }
 

@@ -49,17 +49,25 @@ int64_t offset_of(const Tensor& x) {
   return bytes / int64_t(size_of(x.dtype()));
 }
 
-// Of one image and of two.
-Size size_of_both(int64_t one, int64_t two) { return {one - (two - one), two - one}; }
+// Of two images and of three; of one alone, more is contiguous and less is repeated.
+Size size_of_both(int64_t two, int64_t three) { return {two - 2 * (three - two), three - two}; }
+
+// Whether both show the same elements, b some of them more often.
+bool repeats(const Tensor& a, const Tensor& b) {
+  bool out = View(a).data == View(b).data && a.rank() == b.rank() && a.dtype() == b.dtype();
+  for (int i = 0; out && i < a.rank(); ++i)
+    out = a.shape()[i] == b.shape()[i] ? a.shape()[i] == 1 || a.strides()[i] == b.strides()[i] : b.strides()[i] == 0;
+  return out;
+}
 
 class Tracer {
  public:
-  Tracer(const Traced& one, const Traced& two) {
-    require(one.ops.size() == two.ops.size() && one.y.defined() && two.y.defined());
-    add_buffer(one.x, two.x);
-    for (size_t i = 0; i < one.ops.size(); ++i) add(one.ops[i], two.ops[i]);
-    for (const auto& [storage, buffer] : one_) require(storage->version() == 0);
-    graph_.y = value(one.y, two.y);
+  Tracer(const Traced& two, const Traced& three) {
+    require(two.ops.size() == three.ops.size() && two.y.defined() && three.y.defined());
+    add_buffer(two.x, three.x);
+    for (size_t i = 0; i < two.ops.size(); ++i) add(two.ops[i], three.ops[i]);
+    for (const auto& [storage, buffer] : two_) require(storage->version() == 0);
+    graph_.y = value(two.y, three.y);
     require(!graph_.is_constant(graph_.y));
   }
   Graph graph() && { return std::move(graph_); }
@@ -69,12 +77,12 @@ class Tracer {
     require(a.device() == Device{} && b.device() == Device{});
     const int number = int(graph_.buffers.size());
     graph_.buffers.push_back({.bytes = size_of_both(int64_t(a.storage()->bytes()), int64_t(b.storage()->bytes()))});
-    one_[a.storage().get()] = number, two_[b.storage().get()] = number;
+    two_[a.storage().get()] = number, three_[b.storage().get()] = number;
   }
   int computed(const Tensor& a, const Tensor& b) const {  // -1: neither is
-    const auto x = one_.find(a.storage().get()), y = two_.find(b.storage().get());
-    require((x == one_.end()) == (y == two_.end()));
-    if (x == one_.end()) return -1;
+    const auto x = two_.find(a.storage().get()), y = three_.find(b.storage().get());
+    require((x == two_.end()) == (y == three_.end()));
+    if (x == two_.end()) return -1;
     require(x->second == y->second);
     return x->second;
   }
@@ -84,8 +92,9 @@ class Tracer {
     if (!a.defined()) return {};
     const int buffer = computed(a, b);
     if (buffer < 0) {
-      require(a.device() == Device{} && same_elements(a, b));
-      const Value out = graph_.add_constant(a);
+      require(a.device() == Device{} && (same_elements(a, b) || repeats(a, b)));
+      Value out = graph_.add_constant(b);
+      for (int i = 0; i < a.rank(); ++i) out.dims[size_t(i)] = size_of_both(a.shape()[i], b.shape()[i]);
       if (const auto wide = wide_.find(a.storage().get()); wide != wide_.end())
         graph_.buffers[size_t(out.buffer)].wide = wide->second;
       return out;
@@ -132,7 +141,7 @@ class Tracer {
   }
 
   Graph graph_;
-  std::map<const Storage*, int> one_, two_;  // the buffers that depend on the images
+  std::map<const Storage*, int> two_, three_;  // the buffers that depend on the images
   std::map<const Storage*, Tensor> wide_;    // what constants were converted from
 };
 
@@ -155,25 +164,25 @@ bool Graph::is_whole(const Value& v) const {
   return v.given() && v.offset == Size{} && contiguous_at(2) && contiguous_at(3);
 }
 
-// Each image by itself: the first of two has the result of one.
-static bool of_each_image(const Tensor& one, const Tensor& two) {
-  if (one.rank() == 0 || one.dim(0) != 1 || two.dim(0) != 2 || !is_float(one.dtype())) return false;
+// Each image by itself: the first of three have the results of two.
+static bool of_each_image(const Tensor& two, const Tensor& three) {
+  if (two.rank() == 0 || two.dim(0) != 2 || three.dim(0) != 3 || !is_float(two.dtype())) return false;
   const NoGrad no_grad;
-  const Tensor a = cast(contiguous(one), DType::f64), b = cast(contiguous(two), DType::f64);
+  const Tensor a = cast(contiguous(two), DType::f64), b = cast(contiguous(three), DType::f64);
   double largest = 0, apart = 0;
   for (int64_t i = 0; i < a.size(); ++i) {
     const double x = a.data<double>()[i], y = b.data<double>()[i];
     if (!std::isfinite(x) || !std::isfinite(y)) return false;
     largest = std::max(largest, std::abs(x)), apart = std::max(apart, std::abs(x - y));
   }
-  return apart <= (one.dtype() == DType::f32 ? 1e-4 : 1e-1) * largest;
+  return apart <= (two.dtype() == DType::f32 ? 1e-4 : 1e-1) * largest;
 }
 
 std::optional<Graph> trace(const std::function<Tensor(const Tensor&)>& f, const Shape& image, DType precision) {
-  const Traced one = traced(f, images_of(1, image), precision), two = traced(f, images_of(2, image), precision);
-  if (!one.y.defined() || one.y.device() != Device{} || !of_each_image(one.y, two.y)) return {};
+  const Traced two = traced(f, images_of(2, image), precision), three = traced(f, images_of(3, image), precision);
+  if (!two.y.defined() || two.y.device() != Device{} || !of_each_image(two.y, three.y)) return {};
   try {
-    return Tracer(one, two).graph();
+    return Tracer(two, three).graph();
   } catch (const Unknown&) {
     return {};
   }

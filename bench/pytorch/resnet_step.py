@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Training steps of a residual network, ringtape beside PyTorch, alternating in one run.
+"""Training steps of a network, ringtape beside PyTorch, alternating in one run.
 
     bench/pytorch/resnet_step.py [--binary build/cpu/ringtape] [--model resnet18] [--pixels 32] [--batch-size 32 128]
                                  [--threads 1 2] [--precision f32|bf16] [--rounds 3] [--compile]
 
 Forward, backward and SGD with momentum 0.9 and weight decay 5e-4 on one batch that stays in memory. PyTorch runs in
 both of its layouts, with --compile also compiled, each in a process of its own; the ratio is to the fastest. In bf16
-ringtape has --precision bf16 and PyTorch torch.autocast; the weights of both stay f32. Models other than resnet18 are
-torchvision's, and wide_resnet is WideResNet-28-10. Medians over the rounds. Memory: ringtape's is what its tensors
-held at most, PyTorch's the growth of the process since before the model was made.
+ringtape has --precision bf16 and PyTorch torch.autocast; the weights of both stay f32. vit_tiny, vit_small and
+vit_base are timm's, with patches of 4 below 112 pixels; others but resnet18 are torchvision's, and wide_resnet is
+WideResNet-28-10. Medians over the rounds. Memory: ringtape's is what its tensors held at most, PyTorch's the growth of
+the process since before the model was made.
 """
 import argparse
 import json
@@ -34,6 +35,11 @@ def network(name, pixels):
         return WideResNet(4, 10)
     if name == "resnet18" and pixels < 112:
         return ResNet18()
+    if name.startswith("vit_"):
+        import timm
+
+        small = {"img_size": pixels, "patch_size": 4} if pixels < 112 else {}
+        return timm.create_model(name + "_patch16_224", num_classes=10, **small)
     import torch
     import torchvision
 

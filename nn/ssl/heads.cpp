@@ -57,9 +57,11 @@ std::unique_ptr<Sequential> make_head(int64_t in, const HeadOptions& options) {
   for (int64_t i = 0; i < options.layers; ++i) {
     const bool last = i == options.layers - 1, normed = last ? norm.last : norm.hidden;
     const int64_t out = last ? options.out : options.hidden;
-    head->add<Linear>(in, out, options.bias || !normed);
+    const bool bias = options.bias || !normed;
+    if (options.transformer) head->add<Linear>(small_normal({out, in}), bias ? leaf(zeros({out})) : Tensor());
+    else head->add<Linear>(in, out, bias);
     if (normed) head->add<BatchNorm>(out, BatchNorm::Options{.affine = !last || norm.affine});
-    if (!last) head->add<ReLU>();
+    if (!last) options.transformer ? head->add<GELU>() : head->add<ReLU>();
     in = out;
   }
   return head;

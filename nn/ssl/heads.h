@@ -7,12 +7,13 @@
 
 namespace ringtape::nn {
 
-// A head: linear layers with ReLU between them.
+// A head: linear layers with an activation between them.
 struct HeadOptions {
   int64_t hidden, out;          // widths of hidden layers and of the output
   std::string norm = "hidden";  // position of batch normalisation: see visit_projection
   int64_t layers = 2;
-  bool bias = false;  // also in layers before batch normalisation
+  bool bias = false;         // also in layers before batch normalisation
+  bool transformer = false;  // GELU instead of ReLU, and weights begin as those of transformers
 };
 void visit_projection(Fields& f, HeadOptions& o);
 void visit_prediction(Fields& f, HeadOptions& o);  // without `out` (the projection's), `layers` and `bias`

@@ -34,8 +34,12 @@ void MethodEntry::check_batches(const Settings& chosen, const BatchPlan& batch) 
 
 Tensor Method::encode(const Tensor& view) {
   const Tensor features = (*encoder_.backbone)(view);
-  if (probe_ && !probed_.defined()) probed_ = features.detach();
+  probe(features);
   return (*encoder_.projection)(features);
+}
+
+void Method::probe(const Tensor& features) {
+  if (probe_ && !probed_.defined()) probed_ = features.detach();
 }
 
 void Method::distribute(comm::ProcessGroup& group) {
@@ -43,22 +47,22 @@ void Method::distribute(comm::ProcessGroup& group) {
   group_ = group.size() > 1 ? &group : nullptr;
 }
 
-Tensors Method::step_outputs(const Tensors& views) {
+Tensors Method::step_outputs(const Tensors& inputs) {
   probed_ = {};
-  Tensors out = outputs(views);
+  Tensors out = outputs(inputs);
   if (probe_) out.push_back((*probe_)(std::exchange(probed_, {})));
   return out;
 }
 
 // Gradients go through only one result of the replicas, so outputs with gradients are concatenated in it.
-Tensors outputs_of(DataParallel& replicas, const Tensors& views) {
+Tensors outputs_of(DataParallel& replicas, const Tensors& inputs) {
   struct Output {
     int64_t width;
     bool packed;
   };
   std::vector<Output> layout;
   std::mutex mutex;
-  const Tensors results = replicas.forward(views, [&](Module& replica, const Tensors& rows) {
+  const Tensors results = replicas.forward(inputs, [&](Module& replica, const Tensors& rows) {
     Tensors side, apart;
     std::vector<Output> own;
     for (const Tensor& y : dynamic_cast<Method&>(replica).step_outputs(rows)) {

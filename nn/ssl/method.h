@@ -61,11 +61,14 @@ class Method : public Module {
   bool has_probe() const { return probe_ != nullptr; }
   Tensor classify(const Tensor& x) { return (*probe_)((*this)(x)); }  // images -> logits
 
-  // outputs() of a step, and the probe's logits if there is a probe.
-  Tensors step_outputs(const Tensors& views);
+  // outputs() of inputs(), and the probe's logits if there is a probe.
+  Tensors step_outputs(const Tensors& inputs);
 
-  // The network's part of a step: views (n, H, W, C), where row i of each shows the same image, -> outputs, each (n,
-  // D). Views are processed one by one, so that batch normalisation has separate statistics for each.
+  // The views of a step, and what else outputs() needs for each row, such as random numbers.
+  virtual Tensors inputs(const Tensors& views) { return views; }
+  // The network's part of a step: views (n, H, W, C), where row i of each shows the same image, as inputs() returns
+  // them, -> outputs, each (n, D). Views are processed one by one, so that batch normalisation has separate statistics
+  // for each.
   virtual Tensors outputs(const Tensors& views) = 0;
   // The loss (), f32 (f64 for f64), of the outputs of a batch; advances queues. Call it once per step.
   virtual Tensor loss(const Tensors& outputs) = 0;
@@ -92,6 +95,8 @@ class Method : public Module {
   int ranks() const { return group_ ? group_->size() : 1; }
 
   Tensor encode(const Tensor& view);  // by the trained encoder, for outputs()
+  void probe(
+      const Tensor& features);  // what the probe learns from, if outputs() does not call encode(): the first ones
 
   const Encoder encoder_;
 
@@ -102,8 +107,8 @@ class Method : public Module {
   comm::ProcessGroup* group_ = nullptr;  // null: one rank
 };
 
-// The outputs of a batch by replicas of a method, on the first device.
-Tensors outputs_of(DataParallel& replicas, const Tensors& views);
+// step_outputs() by replicas of a method, on the first device.
+Tensors outputs_of(DataParallel& replicas, const Tensors& inputs);
 
 // The option of methods whose loss can use the outputs of all ranks.
 void visit_gather(Fields& f, bool& gather);
@@ -122,10 +127,12 @@ struct MethodEntry {
   Settings settings = {};
   std::unique_ptr<Method> (*make)(const Backbone& backbone, const Settings& settings);
   bool any_views = false;   // accepts more than two views of an image, and small ones
+  int64_t least_views = 2;  // of an image
   bool each_image = false;  // compares the images of a batch only by batch normalisation
   // Throws UsageError if these settings cannot learn from such batches; null: they always can.
   void (*check)(const Settings& settings, const BatchPlan& batch) = nullptr;
-  bool repeats = false;  // its steps do the same work as long as their shapes and Module::form() stay
+  bool repeats = false;         // its steps do the same work as long as their shapes and Module::form() stay
+  const char* model = nullptr;  // the only kind of backbone that it takes, by an example; null: any
 
   bool gathers() const;  // whether it has the option of visit_gather()
   // Everything about batches that can be checked before data and network exist. Throws UsageError.

@@ -13,10 +13,12 @@ static std::vector<Tensor*> parameters_of(const Encoder& encoder) {
   return out;
 }
 
-static std::vector<TeacherWeights::Pair> pairs_of(const Encoder& own, const Encoder& student) {
+static std::vector<TeacherWeights::Pair> pairs_of(const Encoder& own, const Encoder& student,
+                                                  std::vector<TeacherWeights::Pair> also) {
   const std::vector<Tensor*> to = parameters_of(own), from = parameters_of(student);
   std::vector<TeacherWeights::Pair> out;
   for (size_t i = 0; i < to.size(); ++i) out.push_back({to[i], from[i]});
+  out.insert(out.end(), also.begin(), also.end());
   return out;
 }
 
@@ -27,8 +29,9 @@ void visit(Fields& f, TeacherOptions& o) {
     {.help = "final value of --momentum-encoder, reached along a cosine; -1: constant", .unit = "X", .range = {-1, 1}});
 }
 
-Teacher::Teacher(const Encoder& student, Encoder own, const TeacherOptions& options)
-    : own_(std::move(own)), options_(options), weights_(pairs_of(own_, student)) {
+Teacher::Teacher(const Encoder& student, Encoder own, const TeacherOptions& options,
+                 std::vector<TeacherWeights::Pair> also)
+    : own_(std::move(own)), options_(options), weights_(pairs_of(own_, student, std::move(also))) {
   for (const auto& [own_weight, weight] : weights_.pairs())
     *own_weight = weight->detach().copy_to(weight->device());  // not a leaf: it is not trained
 }

@@ -15,8 +15,9 @@ void visit(Fields& f, TeacherOptions& o);
 // of moco and byol. It is not trained, normalises by its own batches and has its own running statistics.
 class Teacher {
  public:
-  // Starts with the weights of the student, whose modules outlive this.
-  Teacher(const Encoder& student, Encoder own, const TeacherOptions& options);
+  // Starts with the weights of the student, whose modules outlive this, as what else follows it does.
+  Teacher(const Encoder& student, Encoder own, const TeacherOptions& options,
+          std::vector<TeacherWeights::Pair> also = {});
 
   Tensor operator()(const Tensor& x) const;  // no gradient
   double momentum_at(const Moment& moment) const;

@@ -15,8 +15,13 @@ using test::kCuda;
 
 TrainOptions small(const std::string& method) {
   TrainOptions o;
-  o.method.name = method, o.model.name = "mlp", o.step.optimizer.name = "sgd";
+  o.method.name = method, o.model.name = test::model_for(method, "mlp"), o.step.optimizer.name = "sgd";
   test::set(o, {{"hidden", "8"},
+                {"width", "8"},
+                {"heads", "2"},
+                {"depth", "2"},
+                {"decoder-width", "8"},
+                {"decoder-heads", "2"},
                 {"projection-hidden", "12"},
                 {"projection-dim", "6"},
                 {"prediction-hidden", "4"},

@@ -81,7 +81,8 @@ std::map<std::string, double> calls_of_a_step(const std::string& what, int ranks
 
 std::vector<std::string> names() {
   std::vector<std::string> out = {"none"};
-  for (const nn::MethodEntry& entry : nn::methods()) out.emplace_back(entry.name);
+  for (const nn::MethodEntry& entry : nn::methods())
+    if (entry.repeats) out.emplace_back(entry.name);
   return out;
 }
 

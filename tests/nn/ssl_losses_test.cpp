@@ -11,6 +11,7 @@
 #include "core/runtime.h"
 #include "nn/loss/barlow_twins.h"
 #include "nn/loss/dcl.h"
+#include "nn/loss/dino.h"
 #include "nn/loss/losses.h"
 #include "nn/loss/memory_bank.h"
 #include "nn/loss/negative_cosine.h"
@@ -178,6 +179,21 @@ TEST(SslLosses, SwavToTheDigit) {
   backward(loss);
   EXPECT_NEAR(loss.item(), 10.035940356055, 6e-13);
   expect_row(grad(a), 0, {0.015469781570, -0.646875000309, 3.705346491653e-06, 1.226868198864, -0.595466685472});
+}
+
+// lightly 1.6.0's DINOLoss in its first and in its second call, which follows the centre of the first.
+TEST(SslLosses, DinoToTheDigit) {
+  Tensor center = zeros({3}, DType::f64);
+  for (const auto& [value, row] :
+       {std::pair<double, std::vector<double>>{0.419269305157, {0.113445636012, -0.113636767876, 0.000191131865}},
+        {0.412934995636, {0.121661791406, -0.121852923213, 0.000191131807}}}) {
+    const Tensor a = leaf(kA), small = leaf(kA * 0.5 + kB * 0.25);
+    const Tensor loss = swav_loss({a, kB, small}, {dino_codes(kB, center, 0.04), dino_codes(kA, center, 0.04)}, 0.1);
+    backward(loss);
+    EXPECT_NEAR(loss.item(), value, 6e-13);
+    expect_row(grad(a), 0, row);
+    center = center * 0.9 + mean(ringtape::concat({kA, kB}), {0}) * 0.1;
+  }
 }
 
 TEST(SslLosses, VicregToTheDigit) {

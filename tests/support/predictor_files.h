@@ -40,6 +40,7 @@ class PredictorFiles : public testing::Test {
     auto network = trained_model(entry, {{28, 28, 3}, 7, small_settings(entry)});
     std::map<std::string, std::string> metadata{{"ringtape.model", model},
                                                 {"ringtape.width", "6"},
+                                                {"ringtape.heads", "2"},
                                                 {"ringtape.hidden", "8"},
                                                 {"ringtape.depth", "10"},
                                                 {"ringtape.widen", "1"}};

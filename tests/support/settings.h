@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "nn/ssl/method.h"
 #include "train/settings/given.h"
 
 namespace ringtape::test {
@@ -19,5 +20,11 @@ inline Given file_of(NamedValues values) {
 
 // Settings that the chosen components do not have are ignored.
 inline void set(TrainOptions& options, NamedValues values) { apply_settings(options, {file_of(values)}); }
+
+// A model, or the only kind that the method takes.
+inline std::string model_for(const std::string& method, const std::string& model) {
+  const char* const only = nn::find_method(method).model;
+  return only ? only : model;
+}
 
 }  // namespace ringtape::test

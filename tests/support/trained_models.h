@@ -15,7 +15,7 @@ namespace ringtape::test {
 inline Settings small_settings(const ModelEntry& entry) {
   Settings out = entry.settings;
   for (const auto& [name, value] :
-       {std::pair<const char*, int64_t>{"width", 6}, {"hidden", 8}, {"depth", 10}, {"widen", 1}})
+       {std::pair<const char*, int64_t>{"width", 6}, {"hidden", 8}, {"depth", 10}, {"widen", 1}, {"heads", 2}})
     if (const auto field = find_field(out, name)) *std::get<int64_t*>(*field) = value;
   return out;
 }

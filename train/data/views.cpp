@@ -97,19 +97,20 @@ ImageChanges changes_of(const ChangeOptions& o) {
 
 void visit(Fields& f, ViewOptions& o) {
   f("views", o.count,
-    {.help = "number of random views of an image, of the image's size; only swav can use more than two",
+    {.help = "number of random views of an image, of the image's size; 1 with mae, at least 2 with swav and dino, 2 "
+             "with all others",
      .unit = "N",
-     .range = {2, 64}});
+     .range = {1, 64}});
   f("small-views", o.small_count,
-    {.help = "swav: number of additional small views, which predict the codes of the first two",
+    {.help = "swav and dino: number of additional small views, which predict the codes of the first two",
      .unit = "N",
      .range = {0, 64}});
   f("small-view-size", o.small_size,
-    {.help = "swav: height and width of the small views", .unit = "N", .range = {1, 4096}});
+    {.help = "swav and dino: height and width of the small views", .unit = "N", .range = {1, 4096}});
   f("small-crop-low", o.small_crop_low,
-    {.help = "swav: smallest part of an image's area that a small view shows", .unit = "X", .range = kArea});
+    {.help = "swav and dino: smallest part of an image's area that a small view shows", .unit = "X", .range = kArea});
   f("small-crop-high", o.small_crop_high,
-    {.help = "swav: largest part of an image's area that a small view shows", .unit = "X", .range = kArea});
+    {.help = "swav and dino: largest part of an image's area that a small view shows", .unit = "X", .range = kArea});
   visit_crops(f, o.first);
   f("view-flip", o.first.flip,
     {.help = "probability that a view is flipped left to right", .unit = "P", .range = kProbability});
@@ -125,8 +126,10 @@ std::vector<ViewAugmentation> views_of(const ViewOptions& o) {
               ": above --small-crop-high ", o.small_crop_high);
   check_crops(o.first);
   std::vector<ViewAugmentation> out(size_t(o.count), o.first);
-  if (o.blur_second >= 0) out[1].blur = o.blur_second;
-  out[1].solarize = o.solarize_second;
+  if (out.size() > 1) {
+    if (o.blur_second >= 0) out[1].blur = o.blur_second;
+    out[1].solarize = o.solarize_second;
+  }
   ViewAugmentation small = o.first;
   small.crop_low = o.small_crop_low;
   small.crop_high = o.small_crop_high;

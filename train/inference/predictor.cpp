@@ -42,7 +42,7 @@ struct Predictor::State {
   PredictorOptions options;
   std::string weights, model_name;
   TrainedOn known;
-  bool any_size;
+  int64_t multiple;         // of sizes that the network accepts; 0: only its own
   bool own_file;            // of this project
   bool classifies = false;  // whether the weights have a last layer
   Tensor table;             // byte_table()
@@ -73,9 +73,10 @@ Predictor::State::State(const std::string& target, const PredictorOptions& o)
   check_known(known, weights, own_file);
   const Selection model = model_of({found.settings});
   const ModelEntry& entry = find_model(model.name);
-  model_name = model.name, any_size = entry.any_size;
+  model_name = model.name;
   const ModelSpec spec{
       {known.image[0], known.image[1], known.image[2]}, int64_t(known.class_names.size()), model.chosen()};
+  multiple = entry.multiple ? entry.multiple(spec) : 0;
   check_first_weight(weights, header, entry, spec, true);
   network = [&] {
     const nn::NoInit read_below;
@@ -94,10 +95,14 @@ void Predictor::State::check(const Tensor& images) const {
   const Shape shape{known.image[0], known.image[1], known.image[2]};
   RT_CHECK_AS(DTypeError, images.dtype() == DType::u8 || is_float(images.dtype()),
               "Predictor: expected pixels, u8, or normalised images, floating-point, got ", images.dtype());
-  const bool fits = images.rank() == 4 && images.dim(3) == shape[2] && images.dim(1) > 0 && images.dim(2) > 0 &&
-                    (any_size || images.shape().without(0) == shape);
-  RT_CHECK_AS(ShapeError, fits, "Predictor: expected images (N, ", any_size ? "H" : std::to_string(shape[0]), ", ",
-              any_size ? "W" : std::to_string(shape[1]), ", ", shape[2], "), got ", images.shape());
+  const auto size_fits = [&](int axis) {
+    return images.dim(axis) > 0 &&
+           (multiple > 0 ? images.dim(axis) % multiple == 0 : images.dim(axis) == shape[axis - 1]);
+  };
+  const bool fits = images.rank() == 4 && images.dim(3) == shape[2] && size_fits(1) && size_fits(2);
+  const auto size = [&](const char* name, int64_t own) { return multiple > 0 ? name : std::to_string(own); };
+  RT_CHECK_AS(ShapeError, fits, "Predictor: expected images (N, ", size("H", shape[0]), ", ", size("W", shape[1]), ", ",
+              shape[2], ")", multiple > 1 ? concat(", H and W multiples of ", multiple) : "", ", got ", images.shape());
 }
 
 Tensor Predictor::State::each_batch(const Tensor& images, const std::function<Tensor(const Tensor&)>& f) const {

@@ -14,7 +14,8 @@ namespace ringtape {
 
 Objective loss_of(nn::Method& method, nn::DataParallel* replicas) {
   return [&method, replicas](const Tensors& views, const Labels& labels) -> Outcome {
-    Tensors outputs = replicas ? nn::outputs_of(*replicas, views) : method.step_outputs(views);
+    const Tensors inputs = method.inputs(views);
+    Tensors outputs = replicas ? nn::outputs_of(*replicas, inputs) : method.step_outputs(inputs);
     const Autocast full(DType::f32);
     Outcome out;
     if (method.has_probe()) {

@@ -68,7 +68,7 @@ ModelEntry cifar_net_model() {
           .make = make_cifar_net,
           .features = [](const ModelSpec& spec) { return 4 * cifar_net(spec).width; },
           .image = {32, 32, 3},
-          .any_size = true,
+          .multiple = any_size,
           .first = first_of_cifar_net,
           .pytorch = cifar_net_in_pytorch,
           .repeats = true};

@@ -11,5 +11,6 @@ ModelEntry fashion_cnn_model();
 std::vector<ModelEntry> resnet_models();
 ModelEntry wide_resnet_model();
 ModelEntry cifar_net_model();
+std::vector<ModelEntry> vit_models();
 
 }  // namespace ringtape

@@ -9,11 +9,12 @@ std::unique_ptr<nn::Method> make_method(const MethodPlan& plan, const ModelSpec&
   own.classes = 0;
   const ModelEntry& model = find_model(plan.backbone.name);
   const ViewOptions& views = plan.views;
-  const bool one_size =
-      views.small_count == 0 || Shape{views.small_size, views.small_size} == Shape{own.image[0], own.image[1]};
-  RT_CHECK_AS(UsageError, one_size || model.any_size, "--small-views ", views.small_count, ": ", plan.backbone.name,
-              " accepts only one image size; use a model for any size, such as resnet18, or --small-view-size ",
-              own.image[0]);
+  const Shape small{views.small_size, views.small_size, own.image[2]};
+  RT_CHECK_AS(UsageError, views.small_count == 0 || model.accepts(own, small), "--small-view-size ", views.small_size,
+              ": ", plan.backbone.name, " accepts ",
+              model.multiple
+                  ? concat("multiples of ", model.multiple(own), " pixels")
+                  : concat("only one image size; use a model for any size, such as resnet18, or ", own.image[0]));
   RT_CHECK_AS(UsageError, model.features, "--model ", plan.backbone.name,
               ": does not say how many features it has (ModelEntry::features), which a method needs");
   const int64_t features = model.features(own);

@@ -10,6 +10,7 @@ static std::vector<ModelEntry>& registered_models() {
     std::vector<ModelEntry> out = {mlp_model(), fashion_cnn_model()};
     for (ModelEntry& entry : resnet_models()) out.push_back(std::move(entry));
     out.push_back(wide_resnet_model()), out.push_back(cifar_net_model());
+    for (ModelEntry& entry : vit_models()) out.push_back(std::move(entry));
     return out;
   }();
   return all;
@@ -17,6 +18,12 @@ static std::vector<ModelEntry>& registered_models() {
 
 std::span<const ModelEntry> models() { return registered_models(); }
 RegisterModel::RegisterModel(const ModelEntry& entry) { add_entry(registered_models(), entry); }
+
+bool ModelEntry::accepts(const ModelSpec& spec, const Shape& other) const {
+  const int64_t step = multiple ? multiple(spec) : 0;
+  return other == spec.image ||
+         (step > 0 && other[2] == spec.image[2] && other.size() > 0 && other[0] % step == 0 && other[1] % step == 0);
+}
 
 const ModelEntry& find_model(const std::string& name) { return find_entry(models(), name, "model"); }
 

@@ -33,14 +33,18 @@ struct ModelEntry {
   std::unique_ptr<nn::Module> (*make)(const ModelSpec& spec);
   // F of its features (N, F), the input of the last layer; null: it is no nn::Classifier.
   int64_t (*features)(const ModelSpec& spec) = nullptr;
-  Shape image = {};       // (H, W, C) used by benchmarks
-  bool any_size = false;  // after construction, accepts images of other sizes, too
+  Shape image = {};  // (H, W, C) used by benchmarks
+  // After construction, accepts images whose height and width are multiples of this; null: only those of its own size.
+  int64_t (*multiple)(const ModelSpec& spec) = nullptr;
   // Name and shape, in the order of files, of its first weight: it shows the sizes of the network in a file.
   NamedShape (*first)(const ModelSpec& spec) = nullptr;
   // Python code that creates the same network in PyTorch, as `model`: imports, a blank line, the rest.
   std::string (*pytorch)(const ModelSpec& spec) = nullptr;
   bool repeats = false;  // its steps do the same work as long as their shapes and Module::form() stay
+
+  bool accepts(const ModelSpec& spec, const Shape& image) const;  // (H, W, C), once it is made from `spec`
 };
+inline int64_t any_size(const ModelSpec&) { return 1; }
 std::span<const ModelEntry> models();
 struct RegisterModel {
   explicit RegisterModel(const ModelEntry& entry);

@@ -108,7 +108,7 @@ template <ResNetKind kind> ModelEntry resnet_entry(const char* name, const char*
           .make = make_resnet<kind>,
           .features = features_of_resnet<kind>,
           .image = {32, 32, 3},
-          .any_size = true,
+          .multiple = any_size,
           .first = first_of_resnet,
           .pytorch = resnet_in_pytorch<kind>,
           .repeats = true};

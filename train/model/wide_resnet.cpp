@@ -59,7 +59,7 @@ ModelEntry wide_resnet_model() {
           .make = make_wide_resnet,
           .features = [](const ModelSpec& spec) { return 64 * wide_resnet(spec).widen; },
           .image = {32, 32, 3},
-          .any_size = true,
+          .multiple = any_size,
           .first = first_of_wide_resnet,
           .pytorch = wide_resnet_in_pytorch,
           .repeats = true};

@@ -30,6 +30,11 @@ std::string Call::constant(const std::vector<int64_t>& list) {
   return graph_.initializer(name, from_host(list, {int64_t(list.size())}));
 }
 
+std::string Call::count() {
+  return node("Slice", {node("Shape", {kImages}), constant(std::vector<int64_t>{0}), constant(std::vector<int64_t>{1}),
+                        constant(std::vector<int64_t>{0})});
+}
+
 void Call::refuse(const std::string& why) const {
   throw UsageError(concat("ONNX: the operation ", op_.name, " cannot be written: ", why));
 }

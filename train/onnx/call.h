@@ -7,6 +7,9 @@
 
 namespace ringtape::onnx {
 
+inline constexpr const char* kImages = "images";  // the graph's input
+inline constexpr int64_t kTraced = 2;             // images of the trace whose operations are written
+
 // In what order a value of the graph has its axes: in ours, or, of images (N, H, W, C) and weights (K, R, S, C), in
 // that of ONNX, (N, C, H, W) and (K, C, R, S).
 enum class Order : uint8_t { ours, channels_first };
@@ -47,6 +50,7 @@ class Call {
   }
   std::string constant(double x);  // of the result's dtype
   std::string constant(const std::vector<int64_t>& list);
+  std::string count();  // the number of images, a list of one
   // The result.
   void give(const std::string& name, Order order = Order::ours) { result_.in(order) = name; }
 

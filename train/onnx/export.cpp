@@ -52,7 +52,7 @@ class Exporter {
     const auto add = [&](const nn::Named& t) { weights_[place_of(*t.tensor)] = t.name; };
     for (const nn::Named& p : nn::all_parameters(network)) add(p);
     for (const nn::Named& b : nn::named_buffers(network)) add(b);
-    values_[place_of(two.x)].in(Order::channels_first) = "images";
+    values_[place_of(two.x)].in(Order::channels_first) = kImages;
   }
 
   std::string model(const Shape& image, const std::string& output, const std::map<std::string, std::string>& metadata) {
@@ -64,7 +64,7 @@ class Exporter {
     const auto found = values_.find(place_of(two_.y));
     RT_CHECK_AS(UsageError, found != values_.end(), "ONNX: the network's result comes from no known operation");
     const std::string y = name_in(graph_, found->second, Order::ours);
-    return graph_.model({"images", {-1, image[2], image[0], image[1]}}, y, {output, sizes(two_.y, three_.y)}, metadata);
+    return graph_.model({kImages, {-1, image[2], image[0], image[1]}}, y, {output, sizes(two_.y, three_.y)}, metadata);
   }
 
  private:
@@ -119,7 +119,7 @@ std::string model_of(nn::Module& network, const std::function<Tensor(const Tenso
                      const std::string& output, const std::map<std::string, std::string>& metadata) {
   const std::vector<nn::Named> parameters = nn::all_parameters(network);
   const Device device = parameters.empty() ? Device{} : parameters[0].tensor->device();
-  const Run two = run(f, image, 2, device), three = run(f, image, 3, device);
+  const Run two = run(f, image, kTraced, device), three = run(f, image, kTraced + 1, device);
   return Exporter(network, two, three).model(image, output, metadata);
 }
 

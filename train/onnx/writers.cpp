@@ -79,6 +79,33 @@ void linear(Call& c) {
 
 void matmul(Call& c) { c.give(c.node("MatMul", {c.name(0), c.name(1)})); }
 
+// softmax(scale q k^T) v of q, v (N, H, T, D) and k (N, H, D, T).
+std::string attended(Call& c, const std::string& q, const std::string& k, const std::string& v) {
+  if (c.integer("causal")) c.refuse("it is causal");
+  const std::string scores = c.node("Mul", {c.node("MatMul", {q, k}), c.constant(c.number("scale"))});
+  return c.node("MatMul", {c.node("Softmax", {scores}, {{"axis", int64_t{-1}}}), v});
+}
+
+void attention(Call& c) {
+  if (c.tensor(0).rank() != 4) c.refuse(concat("its operands have ", c.tensor(0).rank(), " axes; expected 4"));
+  const std::string k = c.node("Transpose", {c.name(1)}, {{"perm", List{0, 1, 3, 2}}});
+  c.give(attended(c, c.name(0), k, c.name(2)));
+}
+
+void self_attention(Call& c) {
+  const List& sizes = c.sizes();
+  const int64_t heads = c.integer("heads"), width = c.tensor(0).dim(2) / 3;
+  if (sizes[1] < 0) c.refuse("the number of its tokens depends on the batch");
+  const auto part = [&](int64_t i, const List& axes) {
+    const std::string x = c.node(
+        "Slice", {c.name(0), c.constant(List{i * width}), c.constant(List{(i + 1) * width}), c.constant(List{2})});
+    const std::string split = c.node("Reshape", {x, c.constant(List{-1, sizes[1], heads, width / heads})});
+    return c.node("Transpose", {split}, {{"perm", axes}});
+  };
+  const std::string y = attended(c, part(0, {0, 2, 1, 3}), part(1, {0, 2, 3, 1}), part(2, {0, 2, 1, 3}));
+  c.give(c.node("Reshape", {c.node("Transpose", {y}, {{"perm", List{0, 2, 1, 3}}}), c.constant(sizes)}));
+}
+
 void permute(Call& c) {
   const List& axes = c.list("axes");
   if (std::equal(axes.begin(), axes.end(), std::begin(kChannelsFirst), std::end(kChannelsFirst)))
@@ -94,15 +121,21 @@ void reshape(Call& c) {
   c.give(c.node("Reshape", {c.name(0), c.constant(c.sizes())}));
 }
 
+// Axes that repeat once for each image have the size of the images' first.
 void expand(Call& c) {
-  List sizes = c.sizes();
+  const List& sizes = c.sizes();
+  std::vector<std::string> parts;
+  bool repeats = false;
+  List known;
   for (size_t i = 0; i < sizes.size(); ++i) {
     const int64_t own = int64_t(i) - int64_t(sizes.size()) + c.tensor(0).rank();
-    if (sizes[i] >= 0) continue;
-    if (own < 0 || c.tensor(0).dim(int(own)) == 1) c.refuse("it repeats as often as there are images");
-    sizes[i] = 1;
+    const bool repeated = sizes[i] < 0 && (own < 0 || c.tensor(0).dim(int(own)) == 1);
+    if (repeated && c.op().y.dim(int(i)) != kTraced) c.refuse("it repeats more than once for each image");
+    repeats = repeats || repeated;
+    known.push_back(sizes[i] < 0 ? 1 : sizes[i]);
+    parts.push_back(repeated ? c.count() : c.constant(List{known.back()}));
   }
-  c.give(c.node("Expand", {c.name(0), c.constant(sizes)}));
+  c.give(c.node("Expand", {c.name(0), repeats ? c.node("Concat", parts, {{"axis", int64_t{0}}}) : c.constant(known)}));
 }
 
 void slice(Call& c) {
@@ -211,6 +244,7 @@ RT_TYPE(ReduceLogSumExp)
 constexpr Row kRows[] = {
     {"conv2d", conv2d}, {"max_pool2d", max_pool2d}, {"avg_pool2d", avg_pool2d}, {"pad2d", pad2d},
     {"batch_norm", batch_norm}, {"layer_norm", layer_norm}, {"linear", linear}, {"matmul", matmul},
+    {"scaled_dot_product_attention", attention}, {"self_attention", self_attention},
     {"permute", permute}, {"reshape", reshape}, {"contiguous", same}, {"expand", expand}, {"slice", slice},
     {"concat", join}, {"clamp", clamp},
     {"add", binary<kAdd>}, {"sub", binary<kSub>}, {"mul", binary<kMul>}, {"div", binary<kDiv>},

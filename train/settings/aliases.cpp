@@ -74,7 +74,7 @@ const Alias kAliases[] = {
     {{"ra-magnitude"}, "policy-magnitude", ""},
     {{"scale", "crop-scale", "random-resized-crop"}, "crop-low", "--crop-low 0.08"},
     {{"reprob", "random-erase", "random-erasing"}, "erasing", ""},
-    {{"drop-path"}, "", "not supported"},
+    {{"drop-path-rate", "drop-path-prob", "stochastic-depth"}, "drop-path", ""},
     {{"freeze-layers", "freeze-backbone", "linear-probe"}, "freeze", "--freeze backbone"},
     {{"lr-head", "classifier-lr", "head-learning-rate"}, "head-lr", ""},
     {{"backbone-lr", "encoder-lr"}, "head-lr", "--lr is that of the backbone then"},

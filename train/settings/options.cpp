@@ -61,8 +61,11 @@ void check_pretraining(const TrainOptions& o, int ranks) {
               " compares all images of a batch, so that it cannot be computed in parts; use a smaller --batch-size, or "
               "more ranks");
   const ViewOptions& views = o.views;
-  RT_CHECK_AS(UsageError, views.count == 2 || entry.any_views, "--views ", views.count, ": ", entry.name,
-              " compares exactly two views");
+  RT_CHECK_AS(UsageError, views.count >= entry.least_views && (views.count <= 2 || entry.any_views), "--views ",
+              views.count, ": ", entry.name, " takes ", entry.least_views,
+              entry.any_views          ? " views or more"
+              : entry.least_views == 2 ? " views"
+                                       : " or 2 views");
   RT_CHECK_AS(UsageError, views.small_count == 0 || entry.any_views, "--small-views ", views.small_count, ": ",
               entry.name, " compares exactly two views");
   (void)views_of(views);

@@ -51,8 +51,8 @@ std::optional<Splits> load_tested(const TrainOptions& o, const Beginning& beginn
   if (beginning.leads)
     for (const std::string& note : out.notes) log_warn(note);
   const Shape other = out.train.image();
-  RT_CHECK_AS(UsageError, other[2] == image[2] && (other == image || find_model(o.model.name).any_size), "--knn-data ",
-              e.data, ": has images of ", other, ", ", o.model.name, " is trained on images of ", image);
+  RT_CHECK_AS(UsageError, find_model(o.model.name).accepts({image, 0, o.model.chosen()}, other), "--knn-data ", e.data,
+              ": has images of ", other, ", ", o.model.name, " is trained on images of ", image);
   normalize_as(out, trained_on(train));
   return out;
 }

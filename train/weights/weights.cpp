@@ -40,8 +40,10 @@ void check_finite(const std::string& what, const Tensor& x) {
 
 namespace {
 
-// Of a convolution whose shape is another one.
+// Of positions or a convolution whose shape is another one.
 std::string hint_for(const Shape& have, const FileTensor& want) {
+  if (want.name == "pos_embed" && have.rank() == 3 && have.with(1, want.shape[1]) == want.shape)
+    return "; it is for images or patches of another size";
   if (have.rank() != 4 || want.shape.rank() != 4) return "";
   if (have.with(1, want.shape[1]) == want.shape)
     return concat("; it is for images of ", have[1], " channels, these have ", want.shape[1]);

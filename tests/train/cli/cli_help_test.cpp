@@ -237,7 +237,8 @@ TEST_F(CliTest, KnowsWhatOthersCallAFlag) {
            {"--early-stopping 3", "--early-stopping; did you mean --patience?"},
            {"--mixup-alpha 0.2", "--mixup-alpha; did you mean --mixup?"},
            {"--aa rand-m9", "--aa; did you mean --policy randaugment or --policy trivialaugment?"},
-           {"--drop-path 0.1", "--drop-path: not supported"}})
+           {"--drop-path-rate 0.1", "--drop-path-rate; did you mean --drop-path?"},
+           {"--overfit-batches 2", "--overfit-batches: not supported"}})
     expect_error("train " + typed, 2, "unknown flag " + meant);
   // simclr has no labels to smooth.
   expect_error("pretrain --method simclr --smoothing 0.1", 2, "unknown flag --smoothing");

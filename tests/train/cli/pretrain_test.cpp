@@ -20,18 +20,26 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::string kTiny =
-    " --data shapes --train-size 136 --test-size 40 --model mlp --hidden 12 --epochs 2 --warmup-epochs 0.5 "
+    " --data shapes --train-size 136 --test-size 40 --epochs 2 --warmup-epochs 0.5 "
     "--batch-size 32"
-    " --projection-hidden 16 --projection-dim 8 --knn-k 20 --lr 0.01 --threads 1 ";
+    " --knn-k 20 --lr 0.01 --threads 1 ";
 
-// The flags that only some methods have.
+// The flags that only some methods have, and the network.
 std::string own_flags(const std::string& flags) {
-  std::string out;
+  std::string out, model = " --model mlp --hidden 12";
   for (const nn::MethodEntry& entry : nn::methods())
-    if ((flags + " ").find(concat("--method ", entry.name, " ")) != std::string::npos)
-      for (const auto& [name, value] : {std::pair{"queue", " 64"}, {"prototypes", " 6"}, {"prediction-hidden", " 8"}})
+    if ((flags + " ").find(concat("--method ", entry.name, " ")) != std::string::npos) {
+      for (const auto& [name, value] : {std::pair{"queue", " 64"},
+                                        {"prototypes", " 6"},
+                                        {"projection-hidden", " 16"},
+                                        {"projection-dim", " 8"},
+                                        {"prediction-hidden", " 8"},
+                                        {"decoder-width", " 8"},
+                                        {"decoder-heads", " 2"}})
         if (Settings settings = entry.settings; find_field(settings, name)) out += concat(" --", name, value);
-  return out + " ";
+      if (entry.model) model = concat(" --model ", entry.model, " --width 8 --heads 2 --depth 2");
+    }
+  return model + out + " ";
 }
 
 class Pretrain : public testing::Test {
@@ -271,10 +279,10 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
       {"--method simclr --gather-distributed", "--gather-distributed: needs several ranks"},
       {"--method simclr --batch-size 1", "--batch-size 1"},
       {"--method simclr --batch-size 200", "--batch-size 200: larger than the 136"},
-      {"--method simclr --views 3", "--views 3: simclr compares exactly two views"},
+      {"--method simclr --views 3", "--views 3: simclr takes 2 views"},
       {"--method simclr --small-views 2", "--small-views 2: simclr compares exactly two views"},
       {"--method swav --small-views 2",
-       "--small-views 2: mlp accepts only one image size; use a model for any size, such as resnet18, or"},
+       "--small-view-size 16: mlp accepts only one image size; use a model for any size, such as resnet18, or 32"},
       {"--method simclr --crop-low 0.9 --crop-high 0.5", "--crop-low 0.9: above"},
       {"--method simclr --preset seed00", "did you mean seed000?"},
       {"--method vicreg --preset seed000", "has no recipe for vicreg"},

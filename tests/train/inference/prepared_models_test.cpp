@@ -43,8 +43,10 @@ std::vector<Case> cases() {
   for (const ModelEntry& entry : models())
     for (const Shape& image :
          {Shape{28, 28, 1}, Shape{32, 32, 3}, Shape{33, 47, 3}, Shape{19, 12, 3}, Shape{113, 120, 3}}) {
-      const bool fits = entry.any_size || (image[0] == image[1] && image[0] <= 32);
       const ModelSpec spec{image, 7, test::small_settings(entry)};
+      const int64_t step = entry.multiple ? entry.multiple(spec) : 0;
+      const bool fits =
+          step > 0 ? image[0] % step == 0 && image[1] % step == 0 : image[0] == image[1] && image[0] <= 32;
       if (fits) out.push_back({&entry, test::trained_model(entry, spec), image});
     }
   return out;

@@ -12,7 +12,8 @@ namespace {
 // Flags that make a model small.
 std::string small(const ModelEntry& entry) {
   std::string out = concat(" --model ", entry.name);
-  for (const auto& [name, value] : {std::pair{"width", "4"}, {"hidden", "8"}, {"depth", "10"}, {"widen", "1"}})
+  for (const auto& [name, value] :
+       {std::pair{"width", "4"}, {"hidden", "8"}, {"depth", "10"}, {"widen", "1"}, {"heads", "2"}})
     if (Settings settings = entry.settings; find_field(settings, name)) out += concat(" --", name, " ", value);
   return out;
 }

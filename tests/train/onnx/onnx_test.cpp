@@ -86,7 +86,7 @@ void make_up_statistics(nn::Module& network) {
 std::unique_ptr<nn::Module> small(const ModelEntry& entry, int64_t classes = 7) {
   ModelSpec spec{.image = entry.image, .classes = classes, .settings = entry.settings};
   for (const auto& [name, value] :
-       {std::pair<const char*, int64_t>{"width", 4}, {"hidden", 8}, {"depth", 10}, {"widen", 1}})
+       {std::pair<const char*, int64_t>{"width", 4}, {"hidden", 8}, {"depth", 10}, {"widen", 1}, {"heads", 2}})
     if (const auto field = find_field(spec.settings, name)) *std::get<int64_t*>(*field) = value;
   return entry.make(spec);
 }
@@ -159,6 +159,12 @@ TEST(Onnx, WhatCannotBeWrittenIsNamed) {
             "ONNX: the operation clamp cannot be written: its high depends on the images");
   EXPECT_EQ(message([](const Tensor& x) { return x.dim(0) == 2 ? x : relu(x); }),
             "ONNX: the network's operations depend on the number or the content of the images");
+  EXPECT_EQ(message([](const Tensor& x) {
+              return expand(ones({1, 3}), {2 * x.dim(0), 3}) + mean(x);
+            }),
+            "ONNX: the operation expand cannot be written: it repeats more than once for each image");
+  EXPECT_EQ(message([](const Tensor& x) { return scaled_dot_product_attention(x, x, x, true); }),
+            "ONNX: the operation scaled_dot_product_attention cannot be written: it is causal");
   EXPECT_EQ(message([](const Tensor& x) { return avg_pool2d(x, 2, 2, square_window(1, 0, 2)); }),
             "ONNX: the operation avg_pool2d cannot be written: it has dilations");
 }
@@ -242,6 +248,15 @@ TEST_F(OnnxRuntime, ComputesEveryOperation) {
                            {.training = false});
        }},
       {"layer_norm", [=](const Tensor& x) { return layer_norm(x, row, row * 2); }},
+      {"attention", [](const Tensor& x) { return scaled_dot_product_attention(x * 3, x, square(x)); }},
+      {"self_attention",
+       [](const Tensor& x) {
+         return self_attention(reshape(x, {x.dim(0), 4, 12}) * 4, 2);
+       }},
+      {"repeated",
+       [=](const Tensor& x) {
+         return expand(row, {x.dim(0), 16, 3}) + reshape(x, {x.dim(0), 16, 3});
+       }},
       {"matmul", [=](const Tensor& x) { return matmul(flatten(x), rows); }},
       {"linear", [=](const Tensor& x) { return linear(flatten(x), transpose(rows), {}, Activation::relu); }},
       {"softmax", [](const Tensor& x) { return softmax(flatten(relu(x)), -1); }},

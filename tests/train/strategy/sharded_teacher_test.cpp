@@ -241,5 +241,19 @@ TEST(ShardedTeacher, RanksHoldEqualParts) {
   }
 }
 
+TEST(Teacher, AveragesNothingBetweenTheTensors) {
+  const Tensor from = arange(12, DType::f32) * 1.0, into = zeros({12});
+  const auto cut = [](const Tensor& flat, std::initializer_list<std::pair<int64_t, int64_t>> parts) {
+    Tensors out;
+    for (const auto& [begin, size] : parts) out.push_back(flat.window({size}, {1}, begin));
+    return out;
+  };
+  average_(cut(into, {{0, 3}, {3, 2}, {9, 1}}), cut(from, {{0, 3}, {3, 2}, {9, 1}}), 0.5);
+  EXPECT_EQ(test::values(into), (std::vector<double>{0, 0.5, 1, 1.5, 2, 0, 0, 0, 0, 4.5, 0, 0}));
+  const Tensor apart = zeros({12});
+  average_(cut(apart, {{0, 3}, {6, 2}}), cut(from, {{0, 3}, {4, 2}}), 0.5);
+  EXPECT_EQ(test::values(apart), (std::vector<double>{0, 0.5, 1, 0, 0, 0, 2, 2.5, 0, 0, 0, 0}));
+}
+
 }  // namespace
 }  // namespace ringtape
