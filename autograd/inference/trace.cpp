@@ -142,7 +142,7 @@ class Tracer {
 
   Graph graph_;
   std::map<const Storage*, int> two_, three_;  // the buffers that depend on the images
-  std::map<const Storage*, Tensor> wide_;    // what constants were converted from
+  std::map<const Storage*, Tensor> wide_;      // what constants were converted from
 };
 
 }  // namespace

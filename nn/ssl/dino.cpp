@@ -115,7 +115,7 @@ class Dino : public Method {
   DinoOptions options_;
   Tensor prototypes_, taught_prototypes_;  // (K, D)
   Teacher teacher_;
-  Tensor center_;      // (K)
+  Tensor center_;  // (K)
   int64_t epoch_ = 0;
 };
 

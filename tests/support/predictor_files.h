@@ -38,12 +38,9 @@ class PredictorFiles : public testing::Test {
                                     const std::map<std::string, std::string>& more = {}) const {
     const ModelEntry& entry = find_model(model);
     auto network = trained_model(entry, {{28, 28, 3}, 7, small_settings(entry)});
-    std::map<std::string, std::string> metadata{{"ringtape.model", model},
-                                                {"ringtape.width", "6"},
-                                                {"ringtape.heads", "2"},
-                                                {"ringtape.hidden", "8"},
-                                                {"ringtape.depth", "10"},
-                                                {"ringtape.widen", "1"}};
+    std::map<std::string, std::string> metadata{{"ringtape.model", model}, {"ringtape.width", "6"},
+                                                {"ringtape.heads", "2"},   {"ringtape.hidden", "8"},
+                                                {"ringtape.depth", "10"},  {"ringtape.widen", "1"}};
     add_metadata(metadata, {kMean, kDeviation, {"a", "b", "c", "d", "e", "f", "g"}, {28, 28, 3}});
     for (const auto& [key, value] : more) {
       if (value.empty()) metadata.erase(key);
