@@ -47,7 +47,7 @@ for name in "${names[@]}"; do
 done
 
 build() {
-  cmake --preset "$preset" "${definitions[@]}" &&
+  cmake --preset "$preset" -DRINGTAPE_TESTS=ON "${definitions[@]}" &&
     cmake --build --preset "$preset" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" \
       ${targets[0]:+--target "${targets[@]}"}
 }

@@ -2,8 +2,9 @@
 """`ringtape pretrain --preset corrected` on CIFAR-10 in lightly and PyTorch: the same recipe, from
 configs/ssl/corrected.toml.
 
-    bench/pytorch/ssl_accuracy.py --data-dir DIR --method simclr [byol moco simsiam barlow_twins swav] [--width 16]
-        [--epochs 5] [--batch-size 128] [--warmup-epochs 1] [--lr X]
+    bench/pytorch/ssl_accuracy.py --data-dir DIR --method simclr [byol moco simsiam barlow_twins swav dino mae]
+        [--width 16] [--model vit_tiny] [--epochs 5] [--batch-size 128] [--warmup-epochs 1] [--lr X]
+        [--optimizer adamw] [--weight-decay X]
         [--projection-hidden N] [--projection-dim N] [--prediction-hidden N] [--loss-scale X]
         [--limit-train-batches N] [--knn-every 1] [--seed 1 2 3]
 
@@ -33,7 +34,7 @@ from ssl_methods import METHODS
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 WIDTHS = ("projection-hidden", "projection-dim", "prediction-hidden")  # of heads
 # Settings of the recipe that flags override.
-KEPT = ("epochs", "batch-size", "lr", "warmup-epochs", "loss-scale") + WIDTHS
+KEPT = ("epochs", "batch-size", "lr", "warmup-epochs", "loss-scale", "model", "optimizer", "weight-decay") + WIDTHS
 RECIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../configs/ssl/corrected.toml")
 
 
@@ -60,15 +61,16 @@ def read(folder, names):
 def view(recipe, solarize=0.0):
     jitter = T.ColorJitter(0.4, 0.4, recipe.get("saturation", 0.4), 0.1)
     return T.Compose([T.RandomResizedCrop(32, scale=(recipe.get("crop-low", 0.08), 1.0)), T.RandomHorizontalFlip(),
-                      T.RandomApply([jitter], 0.8),
-                      T.RandomGrayscale(0.2), T.RandomSolarize(128, solarize), T.ToTensor(),
+                      T.RandomApply([jitter], recipe.get("jitter", 0.8)),
+                      T.RandomGrayscale(recipe.get("gray", 0.2)), T.RandomSolarize(128, solarize), T.ToTensor(),
                       T.Normalize(MEAN, DEVIATION)])
 
 
 class Views(torch.utils.data.Dataset):
     def __init__(self, images, recipe):
         self.images = images
-        self.transform = MultiViewTransform([view(recipe), view(recipe, recipe.get("solarize-second", 0.0))])
+        both = [view(recipe), view(recipe, recipe.get("solarize-second", 0.0))]
+        self.transform = MultiViewTransform(both[:recipe.get("views", 2)])
 
     def __len__(self):
         return len(self.images)
@@ -107,6 +109,9 @@ def knn(backbone, train, test):
 def optimizer_of(recipe, parameters):
     if recipe["optimizer"] == "adam":
         return torch.optim.Adam(parameters, lr=recipe["lr"], weight_decay=recipe["weight-decay"])
+    if recipe["optimizer"] == "adamw":
+        return torch.optim.AdamW(parameters, lr=recipe["lr"], betas=(0.9, recipe.get("beta2", 0.999)),
+                                 weight_decay=recipe["weight-decay"])
     return torch.optim.SGD(parameters, lr=recipe["lr"], momentum=recipe["momentum"],
                            weight_decay=recipe["weight-decay"])
 
@@ -136,6 +141,7 @@ def pretrain(name, seed, args, train, test):
             optimizer.zero_grad()
             loss = method.loss(views)
             loss.backward()
+            method.after_backward()
             optimizer.step()
             total, step = total + loss.item(), step + 1
         line = {"method": name, "seed": seed, "epoch": epoch, "step": step, "lr": lr, "loss": total / steps_per_epoch}
@@ -151,6 +157,9 @@ def main():
     parser.add_argument("--width", type=int, default=16, help="channels of the first stage")
     for width in WIDTHS:
         parser.add_argument("--" + width, type=int)
+    parser.add_argument("--model", choices=["resnet18", "vit_tiny"])
+    parser.add_argument("--optimizer", choices=["sgd", "adam", "adamw"])
+    parser.add_argument("--weight-decay", type=float)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--lr", type=float)

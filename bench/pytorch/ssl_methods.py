@@ -1,14 +1,16 @@
 """The self-supervised methods of ringtape's corrected recipe, of lightly's parts: what nn/ssl/*.cpp are by default.
 
-Each has a backbone, begin_step(step, steps), to be called before a step, and loss(views) of two batches of views (N,
-3, 32, 32).
+Each has a backbone, begin_step(step, steps), to be called before a step, loss(views) of batches of views (N, 3, 32,
+32), two but for mae, and after_backward().
 """
 import copy
 
+import timm
 import torch
-from lightly.loss import BarlowTwinsLoss, NegativeCosineSimilarity, NTXentLoss, SwaVLoss
-from lightly.models import ResNetGenerator
-from lightly.models.modules.heads import ProjectionHead, SwaVPrototypes
+from lightly.loss import BarlowTwinsLoss, DINOLoss, NegativeCosineSimilarity, NTXentLoss, SwaVLoss
+from lightly.models import ResNetGenerator, utils
+from lightly.models.modules import MaskedVisionTransformerDecoderTIMM, MaskedVisionTransformerTIMM
+from lightly.models.modules.heads import DINOProjectionHead, ProjectionHead, SwaVPrototypes
 from lightly.models.modules.memory_bank import MemoryBankModule
 from lightly.models.utils import batch_shuffle, batch_unshuffle, deactivate_requires_grad, update_momentum
 from lightly.utils.scheduler import cosine_schedule
@@ -22,6 +24,11 @@ def resnet18(width, splits=0):
     return nn.Sequential(conv, norm, nn.ReLU(), *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
+def vit_tiny():
+    """-> (N, 192), the class token; patches of 4x4."""
+    return timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=4, num_classes=0)
+
+
 def head(features, hidden, out, norm="hidden"):
     """Two linear layers; batch normalisation behind none of them, the first (hidden) or both (all), and no bias where
     it is."""
@@ -33,10 +40,15 @@ class Method(nn.Module):
     def __init__(self, recipe, hidden, out, norm="hidden"):
         super().__init__()
         self.recipe = recipe
-        self.backbone = resnet18(recipe["width"], recipe.get("bn-splits", 0))
+        vit = recipe["model"] == "vit_tiny"
+        self.backbone = vit_tiny() if vit else resnet18(recipe["width"], recipe.get("bn-splits", 0))
+        self.features = self.backbone.embed_dim if vit else 8 * recipe["width"]
         self.dimension = recipe.get("projection-dim", out)
-        self.projection = head(8 * recipe["width"], recipe.get("projection-hidden", hidden), self.dimension,
-                               recipe.get("projection-norm", norm))
+        self.projection = self.make_projection(recipe.get("projection-hidden", hidden),
+                                               recipe.get("projection-norm", norm))
+
+    def make_projection(self, hidden, norm):
+        return head(self.features, hidden, self.dimension, norm)
 
     def make_prediction(self, hidden):
         return head(self.dimension, self.recipe.get("prediction-hidden", hidden), self.dimension)
@@ -45,6 +57,9 @@ class Method(nn.Module):
         return self.projection(self.backbone(x))
 
     def begin_step(self, step, steps):
+        pass
+
+    def after_backward(self):
         pass
 
 
@@ -146,4 +161,48 @@ class Swav(Method):
         return self.criterion([self.prototypes(F.normalize(self.encode(view))) for view in views], [])
 
 
-METHODS = {"simclr": Simclr, "byol": Byol, "moco": Moco, "simsiam": Simsiam, "barlow_twins": BarlowTwins, "swav": Swav}
+class Dino(Taught):
+    def __init__(self, recipe):
+        super().__init__(recipe, 2048, 256)
+        self.epoch = 0
+        self.criterion = DINOLoss(2048, teacher_temp=0.04)
+
+    def make_projection(self, hidden, norm):
+        return DINOProjectionHead(self.features, hidden, self.dimension, 2048, norm == "hidden", freeze_last_layer=1)
+
+    def begin_step(self, step, steps):
+        super().begin_step(step, steps)
+        self.epoch = step * self.recipe["epochs"] // steps
+
+    def loss(self, views):
+        return self.criterion([self.teach(view) for view in views], [self.encode(view) for view in views])
+
+    def after_backward(self):
+        self.projection.cancel_last_layer_gradients(self.epoch)
+
+
+class Mae(Method):
+    """As in lightly's example, with a decoder of one block."""
+
+    def __init__(self, recipe):
+        super().__init__(recipe, 0, 512)
+        self.encoder = MaskedVisionTransformerTIMM(self.backbone)
+        self.decoder = MaskedVisionTransformerDecoderTIMM(self.encoder.sequence_length - 1, 512, 1, 16)
+        self.prediction = nn.Linear(512, 4 * 4 * 3)
+
+    def make_projection(self, hidden, norm):
+        return nn.Linear(self.features, self.dimension)
+
+    def loss(self, views):
+        (view,), tokens = views, self.encoder.sequence_length
+        keep, mask = utils.random_token_mask((len(view), tokens), mask_ratio=0.75)
+        known = self.projection(self.encoder.encode(view, idx_keep=keep))
+        filled = utils.set_at_index(self.decoder.mask_token.repeat(len(view), tokens, 1), keep, known)
+        predicted = self.prediction(utils.get_at_index(self.decoder(filled), mask))
+        pixels = utils.get_at_index(utils.patchify(view, 4), mask - 1)
+        deviation = (pixels.var(-1, keepdim=True) + 1e-6).sqrt()
+        return F.mse_loss(predicted, (pixels - pixels.mean(-1, keepdim=True)) / deviation)
+
+
+METHODS = {"simclr": Simclr, "byol": Byol, "moco": Moco, "simsiam": Simsiam, "barlow_twins": BarlowTwins, "swav": Swav,
+           "dino": Dino, "mae": Mae}

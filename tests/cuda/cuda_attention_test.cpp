@@ -61,5 +61,18 @@ TEST_F(CudaAttention, OfHalvesIsNearThatOfF64) {
   }
 }
 
+#if defined(RINGTAPE_EMULATION_BUILD)
+// Tiles in shared memory are read by whole rows of banks, forward and backward.
+TEST_F(CudaAttention, OfTensorCoresHasNoBankConflicts) {
+  for (const int64_t features : {int64_t{64}, int64_t{128}}) {
+    Tensors x;
+    for (size_t i = 0; i < 4; ++i) x.push_back(noise({1, 130, 2, features}, 20 + i));
+    const emulation::Traffic t = emulation::traffic_of([&] { results(x, DType::bf16, kCuda, true); });
+    EXPECT_GT(t.wavefronts, 1000u) << features;
+    EXPECT_EQ(t.conflicts, 0u) << features;
+  }
+}
+#endif
+
 }  // namespace
 }  // namespace ringtape

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What nvcc makes of the convolutions that use tensor cores: registers, spills, and the loop around their products.
+"""What nvcc makes of kernels that use tensor cores: registers, spills, and the loop around their products.
 
   tests/cuda/sass.py [--arch 90a] [--check] [FILE.cu ...]
 
@@ -40,6 +40,12 @@ LIMITS = [
     (r"<b?f16, 128x64, OutputGradient", 10.2),
     (r"<b?f16, 128x128, OutputGradient", 8.0),
     (r"<b?f16, 64x128, OutputGradient", 14.2),
+    # Of 64 features the loop of tiles, with the weights of a softmax and the mask; of 128 that of a tile's products.
+    (r"attention_mma_forward<b?f16, 64", 23.0),
+    (r"attention_mma_forward<b?f16, 128", 2.1),
+    (r"attention_mma_backward<b?f16, 64, false", 16.6),
+    (r"attention_mma_backward<b?f16, 64, true", 13.6),
+    (r"attention_mma_backward<b?f16, 128", 3.6),
     (r"wgmma_image.*, 64, WithMoments<\w+>, false", 1230),
     (r"wgmma_image.*, 64, WithMoments<\w+>, true", 2280),
     (r"wgmma_image.*, 64, Skipped", 1210),

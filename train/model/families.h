@@ -13,4 +13,6 @@ ModelEntry wide_resnet_model();
 ModelEntry cifar_net_model();
 std::vector<ModelEntry> vit_models();
 
+void visit_checkpointing(Fields& f, bool& on);  // --checkpointing, of networks of blocks
+
 }  // namespace ringtape

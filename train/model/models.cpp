@@ -25,6 +25,13 @@ bool ModelEntry::accepts(const ModelSpec& spec, const Shape& other) const {
          (step > 0 && other[2] == spec.image[2] && other.size() > 0 && other[0] % step == 0 && other[1] % step == 0);
 }
 
+void visit_checkpointing(Fields& f, bool& on) {
+  f("checkpointing", on,
+    {.help = "backward computes each block once more instead of keeping its activations: less memory, more time, the "
+             "same bytes",
+     .may_change = true});
+}
+
 const ModelEntry& find_model(const std::string& name) { return find_entry(models(), name, "model"); }
 
 nn::Classifier& classifier(nn::Module& model, const std::string& name) {

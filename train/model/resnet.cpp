@@ -37,10 +37,7 @@ void visit(Fields& f, ResNetOptions& o) {
      .unit = "N",
      .range = {0, 8},
      .scope = FieldScope::weights});
-  f("checkpointing", o.checkpointing,
-    {.help = "backward computes each block once more instead of keeping its activations: less memory, more time, the "
-             "same bytes",
-     .may_change = true});
+  visit_checkpointing(f, o.checkpointing);
 }
 const ResNetOptions& resnet(const ModelSpec& spec) { return spec.settings.as<ResNetOptions>(); }
 

@@ -32,10 +32,7 @@ void visit(Fields& f, VitOptions& o) {
      .unit = "P",
      .range = kFraction,
      .may_change = true});
-  f("checkpointing", o.checkpointing,
-    {.help = "backward computes each block once more instead of keeping its activations: less memory, more time, the "
-             "same bytes",
-     .may_change = true});
+  visit_checkpointing(f, o.checkpointing);
 }
 const VitOptions& vit(const ModelSpec& spec) { return spec.settings.as<VitOptions>(); }
 

@@ -7,9 +7,11 @@
 #include "core/log.h"
 #include "core/printable.h"
 #include "kernels/copy.h"
+#include "nn/vit.h"
 #include "train/io/safetensors_header.h"
 #include "train/io/weights_file.h"
 #include "train/weights/names.h"
+#include "train/weights/trained_on.h"
 
 namespace ringtape {
 
@@ -43,7 +45,7 @@ namespace {
 // Of positions or a convolution whose shape is another one.
 std::string hint_for(const Shape& have, const FileTensor& want) {
   if (want.name == "pos_embed" && have.rank() == 3 && have.with(1, want.shape[1]) == want.shape)
-    return "; it is for images or patches of another size";
+    return "; it is for images or patches of another size, whose grid is not known";
   if (have.rank() != 4 || want.shape.rank() != 4) return "";
   if (have.with(1, want.shape[1]) == want.shape)
     return concat("; it is for images of ", have[1], " channels, these have ", want.shape[1]);
@@ -116,10 +118,12 @@ namespace {
 class BackboneLoader {
  public:
   BackboneLoader(const std::string& path, nn::Module& module, const std::string& last)
-      : path_(path), last_(last), tensors_(file_tensors(weights_of(module))) {}
+      : path_(path), last_(last), vit_(dynamic_cast<const nn::VisionTransformer*>(&module)),
+        tensors_(file_tensors(weights_of(module))) {}
 
   LoadedWeights begin(const SafetensorsHeader& header, bool same_classes) {
     const std::map<std::string, FileTensor> file = by_name(header);
+    image_ = trained_on(header.metadata, path_).image;
     std::vector<std::string> names, own;
     for (const auto& [name, t] : file) names.push_back(name);
     for (const FileTensor& t : tensors_) own.push_back(t.name);
@@ -151,7 +155,7 @@ class BackboneLoader {
     return out;
   }
   bool wants(const std::string& name) const { return into_.contains(name); }
-  void put(const std::string& name, Part rows, const Tensor& x) const { into_.at(name)->put(rows, x); }
+  void put(const std::string& name, Part rows, const Tensor& x) const { into_.at(name)(rows, x); }
 
  private:
   // A counter of batches, which PyTorch before 0.4.1 does not have, nor what averages or converts all tensors.
@@ -163,13 +167,31 @@ class BackboneLoader {
   void add(const TensorEntry& entry, const FileTensor& have, const FileTensor& want) {
     if (is_counter(want.name) && (have.dtype != want.dtype || have.shape != want.shape)) return;
     check_readable(entry);
+    if (add_positions(have, want)) return;
     check_fits(path_, have, want, true);
-    into_.emplace(have.name, &want);
+    into_.emplace(have.name, want.put);
+  }
+  // Positions of another grid are resampled, as timm does. The file's is known from its images, else taken as square.
+  bool add_positions(const FileTensor& have, const FileTensor& want) {
+    if (!vit_ || want.name != "pos_embed" || have.shape.rank() != 3 || !is_float(have.dtype)) return false;
+    const auto side = int64_t(std::lround(std::sqrt(double(std::max<int64_t>(1, have.shape[1]) - 1))));
+    const nn::Grid to = vit_->grid();
+    nn::Grid from = {side, side};
+    if (!image_.empty()) from = {image_[0] / vit_->patch(), image_[1] / vit_->patch()};
+    if (from == to || from[0] * from[1] == 0 || have.shape != want.shape.with(1, 1 + from[0] * from[1])) return false;
+    log_info(path_, ": positions of ", from[0], "x", from[1], " patches resampled to ", to[0], "x", to[1]);
+    into_.emplace(have.name, [put = want.put, from, to](Part rows, const Tensor& x) {
+      const NoGrad no_grad;
+      put(rows, nn::resampled_positions(cast(x, DType::f32), 1, from, to));
+    });
+    return true;
   }
 
   const std::string &path_, &last_;
-  std::vector<FileTensor> tensors_;                // the module's
-  std::map<std::string, const FileTensor*> into_;  // by the file's names
+  const nn::VisionTransformer* vit_;
+  std::vector<int64_t> image_;                                            // that the file says it was trained on
+  std::vector<FileTensor> tensors_;                                       // the module's
+  std::map<std::string, std::function<void(Part, const Tensor&)>> into_;  // by the file's names
 };
 
 }  // namespace

@@ -52,8 +52,9 @@ struct LoadedWeights {
 // Loads a file of any format, or a `set` in it (train/io/weights_file.h), of this project or another one
 // (train/weights/names.h). The layer `last` may be absent from the file or have other classes, that is another shape,
 // or `same_classes` is false: then the module's layer stays unchanged. Floating-point weights of another dtype are
-// converted to the module's. An empty `last`: the module has no such layer. Throws FormatError, before the module is
-// changed, unless names, shapes and dtypes match, and as read_weights().
+// converted to the module's, a vision transformer's positions resampled to its grid. An empty `last`: the module
+// has no such layer. Throws FormatError, before the module is changed, unless names, shapes and dtypes match, and as
+// read_weights().
 LoadedWeights load_backbone(const std::string& path, nn::Module& module, const std::string& last,
                             bool same_classes = true, const std::string& set = {});
 

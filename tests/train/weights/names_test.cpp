@@ -4,8 +4,12 @@
 #include <functional>
 
 #include "core/text.h"
+#include "nn/vit.h"
+#include "tests/support/processes.h"
 #include "tests/support/support.h"
+#include "train/io/safetensors.h"
 #include "train/model/models.h"
+#include "train/weights/trained_on.h"
 #include "train/weights/weights.h"
 
 namespace ringtape {
@@ -161,6 +165,39 @@ TEST(NamesInFile, AreCountedInMessages) {
   EXPECT_EQ(summary_of({}, "x."), "");
   EXPECT_EQ(summary_of({"a", "b", "c", "d", "e", "f", "g", "h", "i", "j.k", "j.l"}, ""),
             "a, b, c, d, e, f, g, h and 2 more");
+}
+
+// A vision transformer's file, below a prefix and in 16 bits, for images of another size.
+TEST(NamesInFile, PositionsAreResampled) {
+  const auto vit = [](int64_t height, int64_t width) {
+    return nn::VisionTransformer(
+        {.image = {height, width}, .patch = 4, .classes = 2, .width = 16, .depth = 1, .heads = 2});
+  };
+  const auto positions = [](nn::Module& m) { return nn::named_parameters(m)[1].tensor->detach(); };
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() + "/positions.safetensors";
+  const auto write = [&](nn::Module& m, std::map<std::string, std::string> metadata = {}) {
+    std::vector<NamedTensor> all = weights_of(m);
+    for (NamedTensor& t : all) t.name = "backbone." + t.name, t.tensor = cast(t.tensor, DType::f16);
+    write_safetensors(path, all, std::move(metadata));
+  };
+  const auto expect_resampled = [&](nn::Module& from, nn::Module& to, const nn::Grid& before, const nn::Grid& after) {
+    const NoGrad no_grad;
+    EXPECT_TRUE(load_backbone(path, to, "head").last_layer);
+    const Tensor rounded = cast(cast(positions(from), DType::f16), DType::f32);
+    EXPECT_TRUE(test::same_bytes(positions(to), nn::resampled_positions(rounded, 1, before, after)));
+  };
+  manual_seed(1);
+  auto square = vit(16, 16), other = vit(12, 20), wide = vit(8, 24);
+  write(square);
+  expect_resampled(square, other, {4, 4}, {3, 5});
+  write(wide);
+  EXPECT_MENTIONS(test::message_of<FormatError>([&] { load_backbone(path, other, "head"); }),
+                  "tensor 'backbone.pos_embed' is f16 (1, 13, 16)");
+  std::map<std::string, std::string> known;
+  add_metadata(known, {.image = {8, 24, 3}});
+  write(wide, known);
+  expect_resampled(wide, other, {2, 6}, {3, 5});
 }
 
 }  // namespace
