@@ -5,6 +5,7 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "core/devices.h"
 #include "core/storage.h"
 #include "tests/support/isas.h"
 #include "tests/support/noise.h"
@@ -104,6 +105,21 @@ TEST(Attention, LargeScoresOverflowNowhere) {
                v = full({300, 2}, 3, DType::f32);
   expect_close(scaled_dot_product_attention(q, k, v), full({3, 2}, 3, DType::f32), 1e-6, 0, "equal scores");
   expect_close(scaled_dot_product_attention(q, -k, v), full({3, 2}, 3, DType::f32), 1e-6, 0, "equal low scores");
+}
+
+// The plain form keeps scores of 4,096 x 4,096: 64 MiB, and as many weights.
+TEST(Attention, MemoryIsLinearInTheLength) {
+  const auto peak = [](int64_t length) {
+    const Tensor x = cast(noise({length, 8}, 1), DType::f32);
+    const Tensor q = leaf(x), k = leaf(x), v = leaf(x);
+    reset_peak_memory({});
+    const int64_t before = memory_stats({}).current;
+    backward(sum(scaled_dot_product_attention(q, k, v)));
+    return memory_stats({}).peak - before;
+  };
+  const auto [shorter, longer] = with_threads(2, [&] { return std::pair(peak(1024), peak(4096)); });  // sums of each
+  EXPECT_LE(longer, 4 * shorter + 4096);
+  EXPECT_LT(longer, 4096 * 4096 * int64_t{sizeof(float)} / 16);
 }
 
 TEST(Attention, ItsHeadsLieSideBySide) {
