@@ -71,12 +71,12 @@ static std::string model_line(const RunSetup& task, const Trainer& trainer) {
 
 static std::string weights_line(const RunSetup& task) {
   const Dataset& d = task.data.train;
-  const auto& [last_layer, others, prefix, own, left_out] = task.initial;
+  const auto& [last_layer, others, prefix, own, left_out, resampled] = task.initial;
   return concat(
       "begin  ", task.options.weights, prefix.empty() ? "" : concat(", below '", printable(prefix), "'"),
       last_layer ? "" : ", with a new last layer",
       others == 0 ? "" : concat(" (its own has ", others == d.classes ? "other" : with_commas(others), " classes)"),
-      left_out.empty() ? "" : concat("; not used: ", printable(left_out)),
+      left_out.empty() ? "" : concat("; not used: ", printable(left_out)), resampled.empty() ? "" : "; " + resampled,
       own ? "" : concat("; says nothing of its images' normalisation, these are by ", normalisation_text(d)));
 }
 

@@ -27,7 +27,7 @@ Invocation of_this_attempt(Invocation invocation, std::vector<std::string>& note
         "torchrun may restart this training, which then ends or begins anew: with --run NAME --resume "
         "it goes on from its newest checkpoint");
   const std::string* const run = invocation.flag("run");
-  const std::string path = run ? run_path(*run, "", "") : "";
+  const std::string path = run ? run_path(*run) : "";
   if (*count == 0 || path.empty() || !is_there(path + "/config.toml")) return invocation;
   RT_CHECK_AS(UsageError, replaces, "--run ", path, ": holds a run already, and this is restart ", *count,
               " of the job: give --resume, with which the first attempt begins the run and each restart goes on");
@@ -41,7 +41,7 @@ Invocation of_this_attempt(Invocation invocation, std::vector<std::string>& note
 
 void note_what_is_replaced(const Invocation& invocation) {
   if (const std::string* const run = invocation.flag("run"); run && invocation.has("overwrite") && restarts(invocation))
-    note_replacement(run_path(*run, "", ""));
+    note_replacement(run_path(*run));
 }
 
 }  // namespace ringtape::cli

@@ -21,12 +21,10 @@
 namespace ringtape::cli {
 namespace {
 
-std::string trained_name(const TrainOptions& o) { return (o.self_supervised() ? o.method : o.model).name; }
-
 // The folder of the existing run that --resume continues; empty: none.
 std::string continued(const Invocation& invocation) {
   const std::string* run = invocation.flag("run");
-  const std::string path = run && invocation.has("resume") ? run_path(*run, "", "") : "";
+  const std::string path = run && invocation.has("resume") ? run_path(*run) : "";
   if (path.empty() || !is_there(path + "/config.toml")) return "";
   check_no_pipes(path);
   return path;
@@ -155,7 +153,7 @@ int run_training(const Invocation& given, Use use) {
     for (const std::string& note : notes) log_info(note);
   }
   if (elastic && place) return train_elastically(std::move(options), *place, invocation, continued(invocation));
-  check_run_path(run_path(options.run.name, trained_name(options), options.data.set.name), earlier(options.run));
+  if (!options.run.name.empty()) check_run_path(run_path(options.run.name), earlier(options.run));
   if (leads) SaveHook::check(on_save(options.run));
   if (leads) note_what_is_replaced(invocation);
   if (wants_ranks(options.parallel)) return start_ranks(options, invocation);

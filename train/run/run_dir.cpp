@@ -120,20 +120,17 @@ File locked_file(const std::string& run, const std::string& path) {
 
 }  // namespace
 
-std::string run_path(const std::string& run, const std::string& model, const std::string& data) {
-  if (run.find('/') != std::string::npos) return run.substr(0, std::max<size_t>(run.find_last_not_of('/') + 1, 1));
-  if (!run.empty()) return "runs/" + run;
-  const std::string base = "runs/" + model + "-" + data + "-" + local_time_text("%Y%m%d-%H%M%S");
-  std::string path = base;
-  for (int i = 2; is_there(path); ++i) path = base + "-" + std::to_string(i);
-  return path;
+std::string run_path(const std::string& run) {
+  if (run.find('/') == std::string::npos) return "runs/" + run;
+  return run.substr(0, std::max<size_t>(run.find_last_not_of('/') + 1, 1));
 }
 
 std::string claim_run_path(const std::string& run, const std::string& model, const std::string& data) {
-  for (;;) {
-    const std::string path = run_path(run, model, data);
-    if (!run.empty()) return path;
-    make_folder(fs::path(path).parent_path());
+  if (!run.empty()) return run_path(run);
+  make_folder("runs");
+  const std::string base = concat("runs/", model, "-", data, "-", local_time_text("%Y%m%d-%H%M%S"));
+  for (int i = 1;; ++i) {
+    const std::string path = i == 1 ? base : concat(base, "-", i);
     if (::mkdir(path.c_str(), 0777) == 0) return path;
     RT_CHECK_AS(IoError, errno == EEXIST, path, ": cannot write: ", std::strerror(errno));
   }

@@ -6,9 +6,10 @@
 
 namespace ringtape {
 
-// "NAME" is runs/NAME; a text with a '/' is a path; an empty one gives a new runs/MODEL-DATA-TIME.
-std::string run_path(const std::string& run, const std::string& model, const std::string& data);
-// The same; makes the folder of an empty `run`, so that no other process gets its name. Throws IoError.
+// "NAME" is runs/NAME; a text with a '/' is a path.
+std::string run_path(const std::string& run);
+// The same; for an empty one makes the folder of a new runs/MODEL-DATA-TIME, so that no other process gets its name.
+// Throws IoError.
 std::string claim_run_path(const std::string& run, const std::string& model, const std::string& data);
 
 std::string exported_name(bool backbone);  // "backbone.safetensors" or "model.safetensors"

@@ -148,6 +148,7 @@ class BackboneLoader {
       else if (!is_counter(t.name)) fail_absent(path_, t.name);
     }
     check_none(path_, found.unknown);
+    out.resampled = resampled_;
     if (!out.own) out.left_out = summary_of(found.rest, found.prefix);
     else if (found.prefix.empty()) check_none(path_, found.rest);
     for (const std::string& set : header.beside)
@@ -174,12 +175,13 @@ class BackboneLoader {
   // Positions of another grid are resampled, as timm does. The file's is known from its images, else taken as square.
   bool add_positions(const FileTensor& have, const FileTensor& want) {
     if (!vit_ || want.name != "pos_embed" || have.shape.rank() != 3 || !is_float(have.dtype)) return false;
-    const auto side = int64_t(std::lround(std::sqrt(double(std::max<int64_t>(1, have.shape[1]) - 1))));
+    const int64_t patches = std::max<int64_t>(0, have.shape[1] - 1), side = std::lround(std::sqrt(double(patches)));
     const nn::Grid to = vit_->grid();
     nn::Grid from = {side, side};
     if (!image_.empty()) from = {image_[0] / vit_->patch(), image_[1] / vit_->patch()};
-    if (from == to || from[0] * from[1] == 0 || have.shape != want.shape.with(1, 1 + from[0] * from[1])) return false;
-    log_info(path_, ": positions of ", from[0], "x", from[1], " patches resampled to ", to[0], "x", to[1]);
+    const bool whole = patches > 0 && from[1] > 0 && patches % from[1] == 0 && patches / from[1] == from[0];
+    if (!whole || from == to || have.shape != want.shape.with(1, 1 + patches)) return false;
+    resampled_ = concat("positions of ", from[0], "x", from[1], " patches resampled to ", to[0], "x", to[1]);
     into_.emplace(have.name, [put = want.put, from, to](Part rows, const Tensor& x) {
       const NoGrad no_grad;
       put(rows, nn::resampled_positions(cast(x, DType::f32), 1, from, to));
@@ -189,7 +191,8 @@ class BackboneLoader {
 
   const std::string &path_, &last_;
   const nn::VisionTransformer* vit_;
-  std::vector<int64_t> image_;                                            // that the file says it was trained on
+  std::vector<int64_t> image_;  // that the file says it was trained on
+  std::string resampled_;
   std::vector<FileTensor> tensors_;                                       // the module's
   std::map<std::string, std::function<void(Part, const Tensor&)>> into_;  // by the file's names
 };
@@ -210,6 +213,7 @@ LoadedWeights load_backbone(const std::string& path, nn::Module& module, const s
 LoadedWeights load_whole(const std::string& path, nn::Module& module, const std::string& last, const std::string& set) {
   LoadedWeights out = load_backbone(path, module, last, true, set);
   if (!out.left_out.empty()) log_warn(path, ": not used: ", printable(out.left_out));
+  if (!out.resampled.empty()) log_warn(path, ": ", out.resampled);
   for (const NamedTensor& t : out.last_layer ? weights_of(module) : backbone_of(module, last))
     check_finite(concat(path, ": tensor '", t.name, "'"), t.tensor);
   return out;

@@ -42,11 +42,12 @@ std::vector<T> below(const std::string& name, std::vector<T> tensors) {
 
 // What load_backbone() found.
 struct LoadedWeights {
-  bool last_layer = false;    // whether it was loaded, too
-  int64_t outputs = 0;        // of the file's last layer, if it was left out because its classes differ
-  std::string prefix = {};    // in the file before all names, such as "module.encoder_q."
-  bool own = true;            // a file of this project
-  std::string left_out = {};  // what else a file of another program holds, for a message
+  bool last_layer = false;     // whether it was loaded, too
+  int64_t outputs = 0;         // of the file's last layer, if it was left out because its classes differ
+  std::string prefix = {};     // in the file before all names, such as "module.encoder_q."
+  bool own = true;             // a file of this project
+  std::string left_out = {};   // what else a file of another program holds, for a message
+  std::string resampled = {};  // positions of another grid, for a message
 };
 
 // Loads a file of any format, or a `set` in it (train/io/weights_file.h), of this project or another one
@@ -58,8 +59,8 @@ struct LoadedWeights {
 LoadedWeights load_backbone(const std::string& path, nn::Module& module, const std::string& last,
                             bool same_classes = true, const std::string& set = {});
 
-// The same for a network that is to be used as it is then. Also warns of what is left out; throws Error if a number of
-// the weights is not finite.
+// The same for a network that is to be used as it is then. Also warns of what is left out or resampled; throws Error if
+// a number of the weights is not finite.
 LoadedWeights load_whole(const std::string& path, nn::Module& module, const std::string& last,
                          const std::string& set = {});
 

@@ -116,7 +116,7 @@ TEST_F(OutputTest, RunsWithoutANameThatBeginTogetherGetTwo) {
   const std::string unnamed = std::string(kTiny).replace(std::string(kTiny).find("--run r"), 7, "");
   const CliResult r = shell(concat("for i in 1 2 3 4; do ringtape ", unnamed,
                                    "& all=\"$all $!\"; done\n"
-                                   "for p in $all; do wait $p || exit 1; done; ls runs | wc -l"));
+                                   "for p in $all; do wait $p || exit 1; done; ls -d runs/mlp-shapes-20* | wc -l"));
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_TRUE(r.out.ends_with("\n4\n")) << r.out;
 }

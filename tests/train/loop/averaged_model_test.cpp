@@ -1,4 +1,5 @@
 #include "tests/support/image_folders.h"
+#include "train/io/safetensors.h"
 
 namespace ringtape {
 namespace {
@@ -13,16 +14,22 @@ class AveragedModelTest : public test::ImageFolders {
               0)
         << file("err");
   }
-  double top1(const std::string& what) { return result_of("evaluate " + what)["top1"].get<double>(); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  double loss(const std::string& what) { return result_of("evaluate " + what)["loss"].get<double>(); }
 };
 
-// Here 48 %; 37 % with the statistics of the training, and 30 % for the last weights.
+// On one processor a loss of 1.51; 1.81 with the statistics of the training.
 TEST_F(AveragedModelTest, HasRunningStatisticsOfItsOwn) {
   train("--epochs 4 --ema 0.95 --run whole");
   EXPECT_EQ(file("err"), "");
-  const double tested = top1("runs/whole");
-  EXPECT_GT(tested, 0.43);
-  EXPECT_EQ(top1("runs/whole/checkpoints/last"), tested) << "of a checkpoint";
+  const double tested = loss("runs/whole");
+  EXPECT_EQ(loss("runs/whole/checkpoints/last"), tested) << "of a checkpoint";
+  Safetensors mixed = read_safetensors(path("runs/whole/exported/model.safetensors"));
+  const Safetensors last = read_safetensors(path("runs/whole/checkpoints/last/model.safetensors"));
+  for (NamedTensor& t : mixed.tensors)
+    if (t.name.find("running_") != std::string::npos) t.tensor = last[t.name];
+  write_safetensors(path("mixed.safetensors"), mixed.tensors, mixed.metadata);
+  EXPECT_LT(tested, loss("mixed.safetensors") - 0.1);
   const std::string exported = file("runs/whole/exported/model.safetensors");
   EXPECT_EQ(file("runs/whole/checkpoints/last/ema.safetensors"), exported);
 
@@ -60,7 +67,7 @@ TEST_F(AveragedModelTest, IsChosenOrTheWeightsOfTheTraining) {
       ASSERT_EQ(run(concat("export ", what, " --out x.safetensors --weights-key ", key)), 0) << file("err");
       EXPECT_EQ(file("x.safetensors"), file(concat("runs/", from, "/exported/model.safetensors"))) << what << key;
     }
-  EXPECT_EQ(top1("runs/whole --weights-key model"), top1("runs/raw"));
+  EXPECT_EQ(loss("runs/whole --weights-key model"), loss("runs/raw"));
   EXPECT_MENTIONS(refused("evaluate raw --weights-key ema"), "checkpoints/last/ema.safetensors; only trainings with");
   EXPECT_MENTIONS(refused("evaluate whole --weights-key raw"), "last has `model`, and with --ema also `ema`");
 }

@@ -183,7 +183,9 @@ TEST(NamesInFile, PositionsAreResampled) {
   };
   const auto expect_resampled = [&](nn::Module& from, nn::Module& to, const nn::Grid& before, const nn::Grid& after) {
     const NoGrad no_grad;
-    EXPECT_TRUE(load_backbone(path, to, "head").last_layer);
+    const LoadedWeights loaded = load_backbone(path, to, "head");
+    EXPECT_TRUE(loaded.last_layer);
+    EXPECT_EQ(loaded.resampled, concat("positions of ", before[0], "x", before[1], " patches resampled to 3x5"));
     const Tensor rounded = cast(cast(positions(from), DType::f16), DType::f32);
     EXPECT_TRUE(test::same_bytes(positions(to), nn::resampled_positions(rounded, 1, before, after)));
   };
