@@ -172,9 +172,11 @@ class BackboneLoader {
     check_fits(path_, have, want, true);
     into_.emplace(have.name, want.put);
   }
-  // Positions of another grid are resampled, as timm does. The file's is known from its images, else taken as square.
+  // Positions of another grid are resampled, as timm does. The file's is known from its images; else it is the
+  // network's, if it has as many patches, or taken as square.
   bool add_positions(const FileTensor& have, const FileTensor& want) {
     if (!vit_ || want.name != "pos_embed" || have.shape.rank() != 3 || !is_float(have.dtype)) return false;
+    if (image_.empty() && have.shape == want.shape) return false;
     const int64_t patches = std::max<int64_t>(0, have.shape[1] - 1), side = std::lround(std::sqrt(double(patches)));
     const nn::Grid to = vit_->grid();
     nn::Grid from = {side, side};

@@ -185,21 +185,25 @@ TEST(NamesInFile, PositionsAreResampled) {
     const NoGrad no_grad;
     const LoadedWeights loaded = load_backbone(path, to, "head");
     EXPECT_TRUE(loaded.last_layer);
-    EXPECT_EQ(loaded.resampled, concat("positions of ", before[0], "x", before[1], " patches resampled to 3x5"));
+    EXPECT_EQ(loaded.resampled,
+              concat("positions of ", before[0], "x", before[1], " patches resampled to ", after[0], "x", after[1]));
     const Tensor rounded = cast(cast(positions(from), DType::f16), DType::f32);
     EXPECT_TRUE(test::same_bytes(positions(to), nn::resampled_positions(rounded, 1, before, after)));
   };
   manual_seed(1);
-  auto square = vit(16, 16), other = vit(12, 20), wide = vit(8, 24);
+  auto square = vit(16, 16), other = vit(12, 20), wide = vit(8, 24), same = vit(8, 24), turned = vit(24, 8);
   write(square);
   expect_resampled(square, other, {4, 4}, {3, 5});
   write(wide);
   EXPECT_MENTIONS(test::message_of<FormatError>([&] { load_backbone(path, other, "head"); }),
                   "tensor 'backbone.pos_embed' is f16 (1, 13, 16)");
+  EXPECT_EQ(load_backbone(path, same, "head").resampled, "");
+  EXPECT_TRUE(test::same_bytes(cast(positions(same), DType::f16), cast(positions(wide), DType::f16)));
   std::map<std::string, std::string> known;
   add_metadata(known, {.image = {8, 24, 3}});
   write(wide, known);
   expect_resampled(wide, other, {2, 6}, {3, 5});
+  expect_resampled(wide, turned, {2, 6}, {6, 2});
 }
 
 }  // namespace
