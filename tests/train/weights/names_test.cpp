@@ -200,7 +200,7 @@ TEST(NamesInFile, PositionsAreResampled) {
   EXPECT_EQ(load_backbone(path, same, "head").resampled, "");
   EXPECT_TRUE(test::same_bytes(cast(positions(same), DType::f16), cast(positions(wide), DType::f16)));
   std::map<std::string, std::string> known;
-  add_metadata(known, {.image = {8, 24, 3}});
+  add_metadata(known, {.mean = {}, .deviation = {}, .class_names = {}, .image = {8, 24, 3}});
   write(wide, known);
   expect_resampled(wide, other, {2, 6}, {3, 5});
   expect_resampled(wide, turned, {2, 6}, {6, 2});
