@@ -44,11 +44,11 @@ class Method(nn.Module):
         self.backbone = vit_tiny() if vit else resnet18(recipe["width"], recipe.get("bn-splits", 0))
         self.features = self.backbone.embed_dim if vit else 8 * recipe["width"]
         self.dimension = recipe.get("projection-dim", out)
-        self.projection = self.make_projection(recipe.get("projection-hidden", hidden),
-                                               recipe.get("projection-norm", norm))
+        self.hidden, self.norm = recipe.get("projection-hidden", hidden), recipe.get("projection-norm", norm)
+        self.projection = self.make_projection()
 
-    def make_projection(self, hidden, norm):
-        return head(self.features, hidden, self.dimension, norm)
+    def make_projection(self):
+        return head(self.features, self.hidden, self.dimension, self.norm)
 
     def make_prediction(self, hidden):
         return head(self.dimension, self.recipe.get("prediction-hidden", hidden), self.dimension)
@@ -97,7 +97,8 @@ class Taught(Method):
 
     def __init__(self, recipe, *dimensions):
         super().__init__(recipe, *dimensions)
-        self.teacher = nn.Sequential(copy.deepcopy(self.backbone), copy.deepcopy(self.projection))
+        self.teacher = nn.Sequential(copy.deepcopy(self.backbone), self.make_projection())
+        self.teacher[1].load_state_dict(self.projection.state_dict())
         deactivate_requires_grad(self.teacher)
         self.momentum = recipe.get("momentum-encoder", 0.99)
         self.final_momentum = recipe.get("momentum-encoder-end", self.momentum)
@@ -167,8 +168,9 @@ class Dino(Taught):
         self.epoch = 0
         self.criterion = DINOLoss(2048, teacher_temp=0.04)
 
-    def make_projection(self, hidden, norm):
-        return DINOProjectionHead(self.features, hidden, self.dimension, 2048, norm == "hidden", freeze_last_layer=1)
+    def make_projection(self):
+        return DINOProjectionHead(self.features, self.hidden, self.dimension, 2048, self.norm == "hidden",
+                                  freeze_last_layer=1)
 
     def begin_step(self, step, steps):
         super().begin_step(step, steps)
@@ -190,7 +192,7 @@ class Mae(Method):
         self.decoder = MaskedVisionTransformerDecoderTIMM(self.encoder.sequence_length - 1, 512, 1, 16)
         self.prediction = nn.Linear(512, 4 * 4 * 3)
 
-    def make_projection(self, hidden, norm):
+    def make_projection(self):
         return nn.Linear(self.features, self.dimension)
 
     def loss(self, views):
