@@ -43,7 +43,9 @@ if $full; then
 fi
 targets=() # programs of tests, examples; the other tests are scripts that run the program
 for name in "${names[@]}"; do
-  if [[ $name == *_test || $name == example_* ]]; then targets+=("$name"); else targets+=(ringtape_binary); fi
+  program=${name%%.*} # cuda_view_test_checked.random
+  if [[ ! $program =~ _test(_checked)?$|^example_ ]]; then program=ringtape_binary; fi
+  targets+=("$program")
 done
 
 build() {

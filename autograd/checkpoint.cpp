@@ -109,12 +109,15 @@ void SavedValues::compute() {
   });
 }
 
-SavedTensor::SavedTensor(const Tensor& x) {
+SavedTensor::SavedTensor(const Tensor& x, Of of) {
   if (current && current->computing()) {
     current->put(x);
   } else if (current) {
     values_ = current;
     index_ = current->note(x);
+    return;
+  } else if (of == Of::recomputed && x.node() && x.node()->again) {
+    node_ = x.node();
     return;
   }
   x_ = x.detach();
@@ -123,11 +126,14 @@ SavedTensor::SavedTensor(const Tensor& x) {
 
 const Tensor& SavedTensor::operator*() const {
   if (values_) return values_->get(index_);
-  if (x_.defined())
+  if (node_) {
+    if (!x_.defined()) x_ = node_->again();
+  } else if (x_.defined()) {
     RT_CHECK_AS(AutogradError, x_.storage()->version() == version_, current_op(), " needs a tensor of shape ",
                 x_.shape(), " as it was when it was saved, but ", x_.storage()->last_writer(),
                 " has written to it since (version ", x_.storage()->version(), ", saved at ", version_,
                 "); write to a copy instead");
+  }
   return x_;
 }
 

@@ -125,14 +125,18 @@ void check_gradient(const Node& node, const Tensor& dx, size_t input) {
 }  // namespace
 
 Node::~Node() {
-  std::vector<NodePtr> going = std::move(inputs);
-  while (!going.empty()) {
-    const NodePtr node = std::move(going.back());
-    going.pop_back();
-    if (!node || node.use_count() > 1) continue;
-    std::move(node->inputs.begin(), node->inputs.end(), std::back_inserter(going));
-    node->inputs.clear();
+  thread_local std::vector<NodePtr>* going = nullptr;  // of the outermost destructor
+  std::vector<NodePtr> own = std::move(inputs);
+  if (going) {
+    std::move(own.begin(), own.end(), std::back_inserter(*going));
+    return;
   }
+  going = &own;
+  while (!own.empty()) {
+    const NodePtr last = std::move(own.back());  // its destructor adds its own inputs
+    own.pop_back();
+  }
+  going = nullptr;
 }
 
 Tensor leaf(const Tensor& x) {
@@ -171,6 +175,11 @@ Tensor record(const char* name, std::span<const Tensor> inputs, Tensor y, Backwa
 }
 Tensor record(const char* name, std::initializer_list<Tensor> inputs, Tensor y, BackwardFn backward) {
   return record(name, std::span<const Tensor>(inputs.begin(), inputs.size()), std::move(y), std::move(backward));
+}
+
+Tensor recomputed(Tensor y, std::function<Tensor()> again) {
+  if (y.node()) y.node()->again = std::move(again);
+  return y;
 }
 
 namespace {

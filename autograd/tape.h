@@ -18,9 +18,10 @@ using BackwardFn = std::function<Tensors(const Tensor& dy)>;
 struct Node {
   const char* name = "leaf";
   uint64_t seq = 0;
-  Shape shape;                  // of the result
-  std::vector<NodePtr> inputs;  // null for inputs without gradient
-  BackwardFn backward;          // empty for a leaf
+  Shape shape;                    // of the result
+  std::vector<NodePtr> inputs;    // null for inputs without gradient
+  BackwardFn backward;            // empty for a leaf
+  std::function<Tensor()> again;  // see recomputed()
 
   // Leaves only.
   Tensor grad;                                   // the accumulated gradient; undefined if none
@@ -53,6 +54,10 @@ void on_grad(const Tensor& leaf, std::function<void(const Tensor& grad)> hook);
 // gradient, or inside NoGrad, returns y unchanged. `name` must be a literal.
 Tensor record(const char* name, std::initializer_list<Tensor> inputs, Tensor y, BackwardFn backward);
 Tensor record(const char* name, std::span<const Tensor> inputs, Tensor y, BackwardFn backward);
+
+// Returns y, a result of record(), of which backward functions need not keep the value: `again` computes it from what
+// the operation itself keeps (autograd/saved.h). For what costs little: activations, normalisation, views.
+Tensor recomputed(Tensor y, std::function<Tensor()> again);
 
 // Adds dL/dx to grad(x) of every leaf x that `loss` depends on. `dloss` is dL/dloss, by default 1 for a one-element
 // loss. What nobody else holds of the graph is freed as soon as it has been used: backward(std::move(loss)) needs less

@@ -4,6 +4,7 @@
 // The complete definition of every unary elementwise operation, one row each:
 //   name, y(x), dL/dx from g = dL/dy, which of {x, y} it needs, the range from which tests draw x, points without a
 //   derivative
+// x_again: as x_alone, and what needs y in a backward pass computes it from x again: activations between large layers.
 // M holds the elementary functions of the device, T is float or double. Each backend expands the table into its own
 // functions, compiled for its own target; GPUs access operands of the first table's 16 bytes at a time. At points
 // without a derivative, and at NaN, relu and abs have slope 0; round goes to the even neighbour; the sign of NaN is 0.
@@ -24,14 +25,14 @@
   X(gelu,    x * (T(0.5) + T(0.5) * M::erf(x * T(0.70710678118654752))),                          \
              g * (T(0.5) + T(0.5) * M::erf(x * T(0.70710678118654752)) +                          \
                   x * T(0.39894228040143268) * M::exp(T(-0.5) * x * x)),                          \
-                                                                              x_alone, -3,  3)    \
+                                                                              x_again, -3,  3)    \
   X(silu,    x / (1 + M::exp(-x)),                                                                \
-             g * (1 + x * (1 - 1 / (1 + M::exp(-x)))) / (1 + M::exp(-x)),     x_alone, -4,  4)    \
+             g * (1 + x * (1 - 1 / (1 + M::exp(-x)))) / (1 + M::exp(-x)),     x_again, -4,  4)    \
   X(mish,    x * M::tanh(RT_SOFTPLUS(x)),                                                         \
              g * (M::tanh(RT_SOFTPLUS(x)) + x / (1 + M::exp(-x)) *                                \
-                  (1 - M::tanh(RT_SOFTPLUS(x)) * M::tanh(RT_SOFTPLUS(x)))),   x_alone, -4,  4)    \
+                  (1 - M::tanh(RT_SOFTPLUS(x)) * M::tanh(RT_SOFTPLUS(x)))),   x_again, -4,  4)    \
   X(hardswish, x <= -3 ? T(0) : x >= 3 ? x : x * (x / 6 + T(0.5)),                                \
-             x <= -3 ? T(0) : x >= 3 ? g : g * (x / 3 + T(0.5)),              x_alone, -4,  4, -3, 3)
+             x <= -3 ? T(0) : x >= 3 ? g : g * (x / 3 + T(0.5)),              x_again, -4,  4, -3, 3)
 
 #define RT_OTHER_UNARY_OPS(X)                                                                     \
   X(expm1,   M::expm1(x),          g * (y + 1),                               y_alone, -2,  2)    \
@@ -44,7 +45,7 @@
   X(log_sigmoid, -RT_SOFTPLUS(-x), g / (1 + M::exp(x)),                       x_alone, -4,  4)    \
   X(selu,    T(1.0507009873554805) * (x > 0 ? x : T(1.6732632423543773) * M::expm1(x)),           \
              g * T(1.0507009873554805) * (x > 0 ? T(1) : T(1.6732632423543773) * M::exp(x)),      \
-                                                                              x_alone, -2,  2, 0) \
+                                                                              x_again, -2,  2, 0) \
   X(hardsigmoid, x <= -3 ? T(0) : x >= 3 ? T(1) : x / 6 + T(0.5),                                 \
              x > -3 && x < 3 ? g / 6 : T(0),                                  x_alone, -4,  4, -3, 3)
 
@@ -62,8 +63,8 @@
 
 // The same for those with a number p: its default is the fifth column.
 #define RT_UNARY_NUMBER_OPS(X)                                                                    \
-  X(leaky_relu, x > 0 ? x : p * x,        x > 0 ? g : p * g,                  x_alone, 0.01, -2, 2, 0) \
-  X(elu,        x > 0 ? x : p * M::expm1(x), x > 0 ? g : g * p * M::exp(x),   x_alone, 1,    -2, 2, 0)
+  X(leaky_relu, x > 0 ? x : p * x,        x > 0 ? g : p * g,                  x_again, 0.01, -2, 2, 0) \
+  X(elu,        x > 0 ? x : p * M::expm1(x), x > 0 ? g : g * p * M::exp(x),   x_again, 1,    -2, 2, 0)
 // clang-format on
 
 // The whole definition of every binary elementwise operation, a row each:

@@ -4,7 +4,7 @@
 
 namespace ringtape::unary {
 
-enum class Needs : uint8_t { nothing, x_alone, y_alone, x_and_y };
+enum class Needs : uint8_t { nothing, x_alone, x_again, y_alone, x_and_y };
 
 #define X(name, y, dx, needs_, ...)               \
   struct name {                                   \

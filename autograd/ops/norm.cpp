@@ -46,17 +46,23 @@ Tensor normalize_rows(const char* op, const Tensor& x0, const Tensor& w0, const 
   int64_t rows = 1;
   for (int i = 0; i < x.rank() - axes.rank(); ++i) rows *= x.shape()[i];
   const auto as_rows = [rows, n = axes.size()](const Tensor& t) { return t.window({rows, n}, {n, 1}); };
-  const Tensor y = empty_like(x), statistics({rows, 3}, wide_dtype(x), x.device());
-  layer_norm_forward(as_rows(y), statistics, as_rows(x), w, b, eps, centred);
+  const Tensor statistics({rows, 3}, wide_dtype(x), x.device());
+  const auto forward = [=](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& statistics) {
+    const Tensor y = empty_like(x);
+    layer_norm_forward(as_rows(y), statistics, as_rows(x), w, b, eps, centred);
+    return y;
+  };
+  const Tensor y = forward(x, w, b, statistics);
   describe([&] { return OpAttributes{{"eps", eps}}; });
-  return record(op, {x, w, b}, y,
-                [x = save(x), w = save(w), b = save(b), statistics = save(statistics), as_rows,
-                 centred](const Tensor& dy) -> Tensors {
-                  const Tensor dx = empty_like(*x), dw = norm_parameter_grad(1, *w), db = norm_parameter_grad(2, *b);
-                  layer_norm_backward(as_rows(dx), dw, db, as_rows(contiguous(dy)), as_rows(*x), *statistics, *w,
-                                      centred);
-                  return {dx, dw, db};
-                });
+  const SavedTensor kept = save_value(x), scale = save(w), shift = save(b);
+  const auto backward = [=, statistics = save(statistics)](const Tensor& dy) -> Tensors {
+    const Tensor dx = empty_like(*kept), dw = norm_parameter_grad(1, *scale), db = norm_parameter_grad(2, *shift);
+    layer_norm_backward(as_rows(dx), dw, db, as_rows(contiguous(dy)), as_rows(*kept), *statistics, *scale, centred);
+    return {dx, dw, db};
+  };
+  return recomputed(record(op, {x, w, b}, y, backward), [=] {
+    return forward(*kept, *scale, *shift, Tensor({rows, 3}, wide_dtype(*kept), (*kept).device()));
+  });
 }
 
 Tensor normalize_groups(const char* op, const Tensor& x0, int64_t groups, const Tensor& w0, const Tensor& b0,

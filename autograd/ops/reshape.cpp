@@ -60,8 +60,10 @@ Tensor reshape(const Tensor& x, const Shape& wanted) {
   if (shape == x.shape()) return x;
   const std::optional<Shape> strides = strides_for(x, shape);
   if (!strides) return reshape(contiguous(x), shape);
-  return record("reshape", {x}, x.window(shape, *strides),
-                [own = x.shape()](const Tensor& dy) -> Tensors { return {reshape(dy, own)}; });
+  const Tensor y = record("reshape", {x}, x.window(shape, *strides),
+                          [own = x.shape()](const Tensor& dy) -> Tensors { return {reshape(dy, own)}; });
+  if (!x.node() || !x.node()->again) return y;
+  return recomputed(y, [node = x.node(), shape] { return reshape(node->again(), shape); });
 }
 
 Tensor flatten(const Tensor& x, int first_axis) {

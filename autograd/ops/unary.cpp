@@ -14,16 +14,21 @@ Tensor apply_unary(const char* name, const Kernel<void(View, View, P...)>& forwa
   const Tensor x = as_float(given, name);
   Tensor y = empty_like(x);
   forward(y, x, p...);
-  const bool keep_x = needs == Needs::x_alone || needs == Needs::x_and_y;
+  const bool keep_x = needs != Needs::nothing && needs != Needs::y_alone;
   const bool keep_y = needs == Needs::y_alone || needs == Needs::x_and_y;
+  const SavedTensor kept_x = needs == Needs::x_again ? save_value(x) : save(keep_x ? x : Tensor());
   describe([&] { return OpAttributes{OpAttribute{"number", double(p)}...}; });
-  return record(
-      name, {x}, y,
-      [&backward, p..., x = save(keep_x ? x : Tensor()), y = save(keep_y ? y : Tensor())](const Tensor& dy) -> Tensors {
-        Tensor dx = empty_like(dy);
-        backward(dx, (*x).defined() ? *x : dy, (*y).defined() ? *y : dy, dy, p...);
-        return {dx};
-      });
+  y = record(name, {x}, y, [&backward, p..., x = kept_x, y = save(keep_y ? y : Tensor())](const Tensor& dy) -> Tensors {
+    Tensor dx = empty_like(dy);
+    backward(dx, (*x).defined() ? *x : dy, (*y).defined() ? *y : dy, dy, p...);
+    return {dx};
+  });
+  if (needs != Needs::x_again) return y;
+  return recomputed(y, [&forward, p..., x = kept_x] {
+    Tensor y = empty_like(*x);
+    forward(y, *x, p...);
+    return y;
+  });
 }
 
 // The operations that leave whole numbers whole; undefined for the others.

@@ -5,11 +5,9 @@ Each has a backbone, begin_step(step, steps), to be called before a step, loss(v
 """
 import copy
 
-import timm
 import torch
 from lightly.loss import BarlowTwinsLoss, DINOLoss, NegativeCosineSimilarity, NTXentLoss, SwaVLoss
 from lightly.models import ResNetGenerator, utils
-from lightly.models.modules import MaskedVisionTransformerDecoderTIMM, MaskedVisionTransformerTIMM
 from lightly.models.modules.heads import DINOProjectionHead, ProjectionHead, SwaVPrototypes
 from lightly.models.modules.memory_bank import MemoryBankModule
 from lightly.models.utils import batch_shuffle, batch_unshuffle, deactivate_requires_grad, update_momentum
@@ -26,6 +24,8 @@ def resnet18(width, splits=0):
 
 def vit_tiny():
     """-> (N, 192), the class token; patches of 4x4."""
+    import timm
+
     return timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=4, num_classes=0)
 
 
@@ -187,6 +187,8 @@ class Mae(Method):
     """As in lightly's example, with a decoder of one block."""
 
     def __init__(self, recipe):
+        from lightly.models.modules import MaskedVisionTransformerDecoderTIMM, MaskedVisionTransformerTIMM
+
         super().__init__(recipe, 0, 512)
         self.encoder = MaskedVisionTransformerTIMM(self.backbone)
         self.decoder = MaskedVisionTransformerDecoderTIMM(self.encoder.sequence_length - 1, 512, 1, 16)

@@ -15,6 +15,8 @@ namespace {
 
 // Scores of a tile, 112 x 256 floats, and its keys and values at 64 dimensions stay in the L2 cache.
 constexpr int64_t kBlockRows = 2 * kTileRows, kMostKeys = 256;
+// Of a row's scores, on every processor: loops over fewer are unrolled, and not vectorised.
+constexpr int kAtOnce = 16;
 
 template <class T, class O> class Forward {
  public:
@@ -24,7 +26,7 @@ template <class T, class O> class Forward {
   Forward(const View& y, const View& lse, const View& q, const View& k, const View& v, double scale, bool causal)
       : y_(y), q_(q), k_(k), v_(v), lse_(lse.as<C>()), n_(q.dims[2]), m_(k.dims[2]), d_(q.dims[3]), e_(v.dims[3]),
         factor_(C(scale * kLog2e)), causal_(causal), width_(balanced(m_, kMostKeys, Op::kWidth)),
-        stride_(width_ + kLanes<C>) {}  // an odd number of vectors, so that rows use many sets of the L1 cache
+        stride_(round_up(width_, kAtOnce) + kLanes<C>) {}
 
   void run() const {
     const int64_t heads = q_.dims[0] * q_.dims[1], blocks = ceil_div(n_, kBlockRows);
@@ -98,7 +100,7 @@ template <class T, class O> class Forward {
   // Scores become powers of two, relative to the largest of the row so far, and so do the sums of before. A NaN is in
   // no maximum, but in the sum.
   void weigh(Range rows, Range columns, const Work& w) const {
-    const int64_t n = columns.size(), whole = round_up(n, kLanes<C>);
+    const int64_t n = columns.size(), whole = round_up(n, kAtOnce);
     for (int64_t i = 0; i < rows.size(); ++i) {
       C* const s = w.scores + i * stride_;
       const int64_t seen = causal_ ? std::clamp<int64_t>(rows.begin + i + 1 - columns.begin, 0, n) : n;
@@ -115,27 +117,18 @@ template <class T, class O> class Forward {
 
   // Of n numbers, a multiple of the vector length.
   static C largest(const C* s, int64_t n) {
-    constexpr int lanes = kLanes<C>;
-    C top[lanes];
-    std::copy_n(s, lanes, top);
-    for (int64_t j = lanes; j < n; j += lanes)
-      for (int l = 0; l < lanes; ++l) top[l] = s[j + l] > top[l] ? s[j + l] : top[l];
-    for (int half = lanes / 2; half > 0; half /= 2)
-      for (int l = 0; l < half; ++l) top[l] = top[l + half] > top[l] ? top[l + half] : top[l];
-    return top[0];
+    Vec<C> top = load(s);
+    for (int64_t j = kLanes<C>; j < n; j += kLanes<C>) {
+      const Vec<C> x = load(s + j);
+      top = x > top ? x : top;
+    }
+    C one = top[0];
+    for (int l = 1; l < kLanes<C>; ++l) one = std::max(one, C(top[l]));
+    return one;
   }
   C powers(C* s, int64_t n, C top) const {
-    constexpr int lanes = kLanes<C>;
-    C sum[lanes] = {};
     const C factor = factor_;
-    for (int64_t j = 0; j < n; j += lanes)
-      for (int l = 0; l < lanes; ++l) {
-        const C p = Math::exp2_falling((s[j + l] - top) * factor);
-        s[j + l] = p, sum[l] += p;
-      }
-    for (int half = lanes / 2; half > 0; half /= 2)
-      for (int l = 0; l < half; ++l) sum[l] += sum[l + half];
-    return sum[0];
+    return row_sum<C>(n, [=](int64_t j) { return s[j] = Math::exp2_falling((s[j] - top) * factor); });
   }
 
   void add_values(int64_t head, Range rows, Range columns, const Work& w) const {
@@ -151,7 +144,7 @@ template <class T, class O> class Forward {
   int64_t n_, m_, d_, e_;
   C factor_;  // of the scores, whose weights are powers of two
   bool causal_;
-  int64_t width_, stride_;  // keys of a tile; the distance of its rows
+  int64_t width_, stride_;  // keys of a tile; the distance of its rows: an odd number of vectors, for many cache sets
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "kernels/cpu/gemm/gemm_block.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels/cpu/gemm/gemm_dot.h"
 #include "kernels/cpu/gemm/gemm_pack.h"
@@ -12,8 +13,12 @@ namespace {
 
 constexpr int64_t kStageRows = 40 * kTileRows;
 constexpr int64_t kDotBlockK = 1024;  // 3 + 8 rows of it roughly fill the L1 cache
-constexpr int64_t kFewColumns = 128;  // too few to make packing a worthwhile
 constexpr int64_t kFewRows = 32;      // too few to make packing b worthwhile
+// Packing a pays for more columns than this, unless tiles have few rows: 4 to 9 % slower there, of 192 to 1,024.
+constexpr bool kFlat = RT_ISA_LEVEL == RT_ISA_avx2;
+constexpr int64_t kFewColumns = kFlat ? std::numeric_limits<int64_t>::max() : 128;
+// Rows a multiple of so many bytes apart would share a few sets of the L1 cache.
+constexpr int64_t kSharedSets = kFlat ? 4096 : 1024;
 
 }  // namespace
 
@@ -23,8 +28,7 @@ Gemm<T>::Gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T
   stage_ = kConvert || c.col_stride != 1;
   dot_ = !stage_ && a.col_stride == 1 && b.row_stride == 1 && k >= 2 * kLanes<C> && std::min(m, n) <= kFewRows;
   pack_b_ = kConvert || b.col_stride != 1 || (m > kFewRows && k > 64);
-  // Rows a multiple of 1 KB apart would share a few sets of the L1 cache.
-  along_k_ = !kConvert && a.col_stride == 1 && n <= kFewColumns && a.row_stride * int64_t(sizeof(T)) % 1024 != 0;
+  along_k_ = !kConvert && a.col_stride == 1 && n <= kFewColumns && a.row_stride * int64_t(sizeof(T)) % kSharedSets != 0;
   pack_a_ = kConvert || !(along_k_ || (a.row_stride == 1 && !pack_b_));
   block_k_ = std::max<int64_t>(round_up(ceil_div(k, std::max<int64_t>(ceil_div(k, kBlockK), 1)), kLanes<C>), 1);
   block_n_ = round_up(ceil_div(n, ceil_div(n, kBlockN)), kTileCols<C>);

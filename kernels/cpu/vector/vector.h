@@ -70,6 +70,31 @@ RT_INLINE void store_partial(float* p, Vec<float> v, int64_t count) {
 RT_INLINE void store_partial(double* p, Vec<double> v, int64_t count) {
   _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), __m512d(v));
 }
+#elif RT_ISA_LEVEL == 2
+template <int lanes> RT_INLINE __m256i first_lanes(int64_t count) {  // each of 8 / lanes numbers of 32 bits
+  alignas(64) static constexpr int32_t kBits[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kBits + 8 / lanes * (lanes - count)));
+}
+RT_INLINE Vec<float> load_partial(const float* p, int64_t count) {
+  return Vec<float>(_mm256_maskload_ps(p, first_lanes<8>(count)));
+}
+RT_INLINE Vec<double> load_partial(const double* p, int64_t count) {
+  return Vec<double>(_mm256_maskload_pd(p, first_lanes<4>(count)));
+}
+// By halves: masked stores of this width take tens of operations on AMD's processors.
+RT_INLINE void store_partial(double* p, Vec<double> v, int64_t count) {
+  if (count >= 4) return store(p, v);
+  __m128d part = _mm256_castpd256_pd128(v);
+  if (count & 2) _mm_storeu_pd(p, part), part = _mm256_extractf128_pd(v, 1), p += 2;
+  if (count & 1) _mm_store_sd(p, part);
+}
+RT_INLINE void store_partial(float* p, Vec<float> v, int64_t count) {
+  if (count >= 8) return store(p, v);
+  __m128 part = _mm256_castps256_ps128(v);
+  if (count & 4) _mm_storeu_ps(p, part), part = _mm256_extractf128_ps(v, 1), p += 4;
+  if (count & 2) _mm_storel_pi(reinterpret_cast<__m64*>(p), part), part = _mm_movehl_ps(part, part), p += 2;
+  if (count & 1) _mm_store_ss(p, part);
+}
 #else
 template <class T> RT_INLINE Vec<T> load_partial(const T* p, int64_t count) {
   Vec<T> v{};
