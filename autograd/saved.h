@@ -8,8 +8,9 @@ namespace ringtape {
 class SavedValues;  // those of a checkpointed section: autograd/checkpoint.h
 
 // A tensor kept for backward. It remembers the version of its storage: reading it after an in-place write throws
-// AutogradError that names both operations. Inside checkpoint() it keeps nothing and is recomputed; so is, anywhere, a
-// result of an operation that can compute it again (recomputed() in autograd/tape.h), when it is read first.
+// AutogradError that names both operations. Inside checkpoint() it keeps nothing and is recomputed. The
+// result of an operation that can compute it again (recomputed() in autograd/tape.h) is not kept either: it is computed
+// when it is first read.
 class SavedTensor {
  public:
   enum class Of : uint8_t { value, recomputed };
@@ -25,7 +26,7 @@ class SavedTensor {
 };
 
 inline SavedTensor save(const Tensor& x) { return SavedTensor(x); }
-// The value itself, from which an operation computes its own result again.
+// Always keeps x itself: for operations that compute their own result again from x.
 inline SavedTensor save_value(const Tensor& x) { return SavedTensor(x, SavedTensor::Of::value); }
 
 }  // namespace ringtape

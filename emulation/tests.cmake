@@ -84,7 +84,8 @@ endforeach()
 add_executable(report_kernels ${emulation}/report_kernels.cpp)
 add_test(NAME emulated_kernels COMMAND report_kernels ${logs} ${ways})
 set_tests_properties(emulated_kernels PROPERTIES FIXTURES_REQUIRED emulated_kernels)
-# ctest shows no test's output; what it runs after the tests it does show. Who built a few tests alone has no report.
+# ctest shows no test's output; what it runs after the tests it does show. Where only some tests are built, there may be
+# no report.
 set(report ${CMAKE_CURRENT_BINARY_DIR}/report_kernels)
 file(WRITE ${CMAKE_BINARY_DIR}/CTestCustom.cmake
      "set(CTEST_CUSTOM_POST_TEST [[sh -c \"! test -x ${report} || ${report} ${logs}\"]])\n")

@@ -71,7 +71,8 @@ RT_INLINE void store_partial(double* p, Vec<double> v, int64_t count) {
   _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), __m512d(v));
 }
 #elif RT_ISA_LEVEL == 2
-template <int lanes> RT_INLINE __m256i first_lanes(int64_t count) {  // each of 8 / lanes numbers of 32 bits
+// The mask of the first `count` of `lanes` lanes.
+template <int lanes> RT_INLINE __m256i first_lanes(int64_t count) {
   alignas(64) static constexpr int32_t kBits[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kBits + 8 / lanes * (lanes - count)));
 }
