@@ -164,6 +164,12 @@ void note_sizes(const TrainOptions& o, const Holdout& split, int64_t steps) {
     log_warn("--batch-size ", o.trainer.batch_size, ": all ", batch, " training images are one batch");
 }
 
+// Of layers that never learn.
+void note_frozen(const TrainOptions& o) {
+  if (!o.parameters.freeze.empty() && o.weights.empty() && !o.run.resume)
+    log_warn("--freeze ", o.parameters.freeze, ": these layers keep random weights; --weights FILE gives trained ones");
+}
+
 std::map<std::string, std::string> metadata(const TrainOptions& o, const Dataset& train) {
   std::map<std::string, std::string> out = weights_metadata(o);
   add_metadata(out, trained_on(train));
@@ -289,7 +295,7 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::M
   const int64_t limit = o.trainer.limit_train_batches;
   const int64_t steps_per_epoch = limit > 0 ? std::min(loader->batches(), limit) : loader->batches();
   const Schedule schedule = schedule_of(o, group.size(), membership, steps_per_epoch);
-  if (group.rank() == 0) note_sizes(o, split, schedule.steps());
+  if (group.rank() == 0) note_sizes(o, split, schedule.steps()), note_frozen(o);
   auto step = make_step(o, setup, *learner, schedule.lr(), group);
   if (const auto momentum = schedule.momentum_at(0)) step->set_momentum(*momentum);
   StepTrace trace(o.trace, concat(o.model.name, " on ", o.execution.device));

@@ -259,6 +259,9 @@ TEST_F(FineTuneTest, ALinearProbeTrainsTheLastLayerAlone) {
     EXPECT_EQ(values(base["layer1.0.conv1.weight"]) == values(exported(recipe)["layer1.0.conv1.weight"]),
               recipe == std::string("linear_probe"));
   }
+  EXPECT_TRUE(log().find("random weights") == std::string::npos) << log();
+  ASSERT_EQ(run("ringtape " + resnet + "--freeze backbone --run random"), 0) << log();
+  EXPECT_MENTIONS(log(), "--freeze backbone: these layers keep random weights; --weights FILE gives trained ones");
   EXPECT_EQ(run("ringtape " + resnet + "--freeze layr1.0.*"), 2);
   EXPECT_MENTIONS(log(), "--freeze: 'layr1.0.*' fits no parameter; the nearest names are layer1.0.conv1.weight, ");
   EXPECT_EQ(run("ringtape pretrain --method simclr --data shapes --freeze backbone"), 2);
