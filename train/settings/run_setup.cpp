@@ -164,7 +164,7 @@ void note_sizes(const TrainOptions& o, const Holdout& split, int64_t steps) {
     log_warn("--batch-size ", o.trainer.batch_size, ": all ", batch, " training images are one batch");
 }
 
-// Of layers that never learn.
+// Of frozen layers that nobody has trained.
 void note_frozen(const TrainOptions& o) {
   if (!o.parameters.freeze.empty() && o.weights.empty() && !o.run.resume)
     log_warn("--freeze ", o.parameters.freeze, ": these layers keep random weights; --weights FILE gives trained ones");
