@@ -35,6 +35,7 @@ def functions(page, server):
         "[clock(59), clock(61), clock(3600)]": ["59 s", "1:01 min", "1:00 h"],
         "[secs(0.0000021), secs(2), secs(7200)]": ["2 µs", "2 s", "2.0 h"],
         "spreadLetters([{x: 0, y: 5}, {x: 0, y: 6}, {x: 99, y: 6}], 100).map(m => m.y)": [5, 16, 6],
+        "spreadLetters([0, 38, 80].map(x => ({x, y: 5, half: 20})), 100).map(m => m.y)": [5, 16, 5],
         "commonest(['a', 'b', 'b'])": "b",
         "commonest(['a', 'b'])": None,
     }

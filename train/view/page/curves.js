@@ -13,7 +13,7 @@ const styles = {
 };
 const kPoints = 4000;         // drawn at once in a chart; more cannot be told apart
 const kNeverCut = ['main', 'dash', 'mark'];   // results are not cut off below
-const kLetterHeight = 11;
+const kLetterHeight = 11, kRightGap = 20;
 
 function diamond(graph, name, context, x, y, color, r) {
   context.beginPath();
@@ -104,9 +104,10 @@ function yTicks(spec, log) {
   };
 }
 
-// Pushes letters apart that would cover each other: down first, then up from the lower edge.
+// Pushes letters, or names `half` of whose width is given, apart that would cover each other: down first, then up from
+// the lower edge.
 function spreadLetters(marks, bottom) {
-  const close = (a, b) => Math.abs(a.x - b.x) < 12;
+  const close = (a, b) => Math.abs(a.x - b.x) < (a.half ?? 6) + (b.half ?? 6);
   marks.sort((a, b) => a.y - b.y);
   marks.forEach((mark, i) => {
     for (const other of marks.slice(0, i)) {
@@ -163,7 +164,7 @@ function curvePanel(spec) {
       valueRange: rangeOf(curves, spec, log), dateWindow: choice.window || wide(data),
       series: Object.fromEntries(curves.map((c, i) => [labels[i + 1], lookOf(c)])),
       axes: {
-        x: { ticker: xTicks(spec), drawGrid: false, axisLabelWidth: 66 },
+        x: { ticker: xTicks(spec), drawGrid: false, axisLabelWidth: 2 * kRightGap },
         y: { ticker: yTicks(spec, log), axisLabelWidth: 46, gridLineColor: css('--grid') },
       },
       axisLineColor: css('--line'), axisTickSize: 3,
@@ -175,7 +176,7 @@ function curvePanel(spec) {
     } else {
       if (graph) graph.destroy();
       graph = new Dygraph(holder, data, {
-        ...options, connectSeparatedPoints: true, legend: 'never', highlightCircleSize: 0, rightGap: 20,
+        ...options, connectSeparatedPoints: true, legend: 'never', highlightCircleSize: 0, rightGap: kRightGap,
         animatedZooms: false, xRangePad: 6, drawCallback: placeEnds, interactionModel: mouseOnly(),
         zoomCallback: zoomed,
       });

@@ -40,7 +40,7 @@ function neighbourRow(snapshot, { image, label, nearest }) {
     const name = className(snapshot, n.label), wrong = n.label !== label;
     const text = `${name}${wrong ? ', another class' : ''}, similarity ${num(n.similarity)}`;
     return el('figure', { className: wrong ? 'wrong' : '', title: text },
-      picture(snapshot, n.image, text), isNumber(n.similarity) ? n.similarity.toFixed(2) : '–');
+      picture(snapshot, n.image, text), isNumber(n.similarity) ? n.similarity.toFixed(3) : '–');
   });
   return el('div', { className: 'query' }, query, el('div', { className: 'nearest' }, ...neighbours));
 }

@@ -66,23 +66,26 @@ function featureMap(snapshot, points, width) {
       }
     }
     context.globalAlpha = 1;
-    if (labels.length <= kLegend) for (const label of labels) if (only == null || only === label) nameClass(label);
+    const named = labels.length > kLegend ? [] : only == null ? labels : [only];
+    for (const name of spreadLetters(named.map(nameOf), kMapHeight - kEdge)) write(name);
   }
   // The name of a class in the middle of its points: colour does not stand alone.
-  function nameClass(label) {
-    const own = points.filter(p => p.label === label);
-    const x = quantile(own.map(p => p.left), 0.5), y = quantile(own.map(p => p.top), 0.5);
-    const name = shorten(className(snapshot, label), 18);
+  function nameOf(label) {
+    const own = points.filter(p => p.label === label), text = shorten(className(snapshot, label), 18);
     context.font = '600 11px sans-serif';
+    const half = context.measureText(text).width / 2 + 4;
+    return { text, half, x: clamp(quantile(own.map(p => p.left), 0.5), half, width - half),
+             y: quantile(own.map(p => p.top), 0.5) };
+  }
+  function write({ text, x, y }) {
     context.textAlign = 'center';
     context.textBaseline = 'middle';
     context.lineWidth = 3;
     context.lineJoin = 'round';
     context.strokeStyle = css('--bg');
-    const half = context.measureText(name).width / 2 + 4, at = clamp(x, half, width - half);
-    context.strokeText(name, at, y);
+    context.strokeText(text, x, y);
     context.fillStyle = css('--text');
-    context.fillText(name, at, y);
+    context.fillText(text, x, y);
   }
   canvas.onpointermove = event => {
     const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
