@@ -2,7 +2,6 @@
 
 #include "autograd/checkpoint.h"
 #include "autograd/ops/common.h"
-#include "kernels/bf16_unit.h"
 #include "kernels/conv_norm.h"
 
 namespace ringtape {
@@ -98,8 +97,7 @@ Gradients gradients(const Layer& l, size_t i, DType own) {
 
 bool fuses_residual_block(const Tensor& x, const Tensor& w, int64_t stride) {
   const DType dtype = autocast("residual_block", x, w) ? autocast_dtype() : x.dtype();
-  if (x.device().type == DeviceType::cpu)  // AMX's convolutions do not normalise what they read
-    return dtype != DType::bf16 || bf16_choice().unit != Bf16Unit::amx;
+  if (x.device().type == DeviceType::cpu) return true;
   return block_kernels({x.device(), dtype, x.shape(), w.shape(), stride}) != BlockKernels::one_by_one;
 }
 

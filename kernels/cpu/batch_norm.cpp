@@ -238,6 +238,7 @@ template <class T, class C>
 void backward_row(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T* x, const C* mean, const C* scale,
                   const C* shift, const C* slope, int64_t n) {
   for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
+    prefetch_ahead(x + i), prefetch_ahead(dy + i), prefetch_to_write(dx + i);
     const Wide<T> dz = masked(dy, mask, i, left, dresidual ? dresidual + i : nullptr);
     const Wide<T> centered = load_wide(x + i, left) - load_in_order<T>(mean + i);
     store_wide(

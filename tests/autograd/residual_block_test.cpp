@@ -36,6 +36,7 @@ struct Use {
   unsigned frozen = 0;          // a bit for each convolution whose weights are
   bool transposed = false;      // the gradient of y in memory
   bool checkpointed = false;
+  int64_t images = 3;
 };
 
 // Twice forward and backward; everything that came out, and the leaves' gradients.
@@ -59,7 +60,7 @@ std::vector<Tensor> train(const Use& use,
                     {zeros({k}, wide), ones({k}, wide), zeros({}, DType::i64)}};
   };
   const ConvNorm first = layer(c, 3, 0), second = layer(k, 3, 1), shortcut = use.projects ? layer(c, 1, 2) : ConvNorm{};
-  const Tensor x = parameter({3, 7, 6, c}, use.autocast == DType::f32 ? use.dtype : use.autocast, 0, 1);
+  const Tensor x = parameter({use.images, 7, 6, c}, use.autocast == DType::f32 ? use.dtype : use.autocast, 0, 1);
   Tensors out;
   for (int step = 0; step < 2; ++step) {
     const Autocast cast_to(use.autocast);
@@ -83,6 +84,7 @@ TEST(ResidualBlock, IsItsOpsOneByOne) {
                       {.dtype = DType::bf16},
                       {.projects = true, .stride = 2, .dtype = DType::f16},
                       {.autocast = DType::bf16},
+                      {.autocast = DType::bf16, .images = 17},
                       {.projects = true, .stride = 2, .autocast = DType::f16},
                       {.frozen = 1},
                       {.projects = true, .frozen = 2},
@@ -92,8 +94,8 @@ TEST(ResidualBlock, IsItsOpsOneByOne) {
                       {.autocast = DType::bf16, .frozen = 1, .checkpointed = true}};
   for (const Use& use : uses) {
     SCOPED_TRACE(concat("projects ", use.projects, ", stride ", use.stride, ", ", use.dtype, ", autocast ",
-                        use.autocast, ", frozen ", use.frozen, use.transposed ? ", transposed" : "",
-                        use.checkpointed ? ", checkpointed" : ""));
+                        use.autocast, ", frozen ", use.frozen, ", ", use.images, " images",
+                        use.transposed ? ", transposed" : "", use.checkpointed ? ", checkpointed" : ""));
     const std::vector<Tensor> got = train(use, block), want = train(use, one_by_one);
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(test::same_bytes(got[i], want[i])) << "number " << i;

@@ -81,6 +81,11 @@ TEST(ConvAmx, DoesNotDependOnTheNumberOfThreads) {
   }
 }
 
+TEST(ConvAmx, NormalisesImagesAsItReadsThem) {
+  const Unit unit(Bf16Unit::amx);
+  for (const Case& t : cases()) expect_normalised_alike(t, DType::bf16);
+}
+
 // By others than AMX it is.
 TEST(ConvAmx, TheGradientMayBeF32WithoutIt) {
   const Unit unit(Bf16Unit::converted);
@@ -108,6 +113,12 @@ TEST(ConvAmx, OfManyImagesAgreesWithTheConvertedOne) {
     EXPECT_LE(norm_error(got.y, values(want.y)), 2 * kError) << t.name;
     EXPECT_LE(norm_error(got.dx, values(want.dx)), 2 * kError) << t.name;
     EXPECT_LE(norm_error(got.dw, values(want.dw)), 2 * kError) << t.name;
+    const Tensor dw(d.w.shape(), DType::f32);
+    {
+      const Unit unit(Bf16Unit::amx);
+      conv2d_backward_weights(dw, d.dy, d.x, t.window);
+    }
+    EXPECT_TRUE(same_bytes(cast(dw, DType::bf16), got.dw)) << t.name;
   }
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/conv/conv2d_taps.h"
+#include "kernels/cpu/conv/pixel_norm.h"
 #include "kernels/cpu/vector/amx.h"
 
 // Operands of convolutions as tiles of AMX. Sixteen images are the rows of a tile: 32 channels of one pixel of each. So
@@ -105,40 +106,52 @@ inline bool folds(int64_t depth, const Axes& axes) {
 // The axis of such outputs.
 inline Axis folded_axis(const Axis& a) { return {a.places, a.out_first, a.out_step, 0, 1, 1, 1, 0, 1}; }
 
-// Images (n, h, w, depth of c); folded: null if they are not.
+// Images (n, h, w, depth of c); folded: null if they are not. norm: what normalises their channels, but of folded ones,
+// or null.
 struct AmxImages {
   const bf16* data;
   int64_t n, h, w, c, depth;
   const Axes* folded;
+  const Normalize<bf16>* norm = nullptr;
 
   int64_t rows() const { return folded ? folded->rows.places : h; }
   int64_t pixels() const { return folded ? folded->cols.places : w; }  // of a row
   int64_t whole_depth() const { return folded ? folded->rows.taps * folded->cols.taps * depth : depth; }
   int64_t blocks() const { return ceil_div(whole_depth(), kAmxDepth); }
   // Whether the 16 images from `first` on can be read in place, a block of the depth as 16 rows an image apart.
-  bool in_place(int64_t first) const { return !folded && depth % kAmxDepth == 0 && first + kAmxRows <= n; }
+  bool in_place(int64_t first) const { return !folded && !norm && depth % kAmxDepth == 0 && first + kAmxRows <= n; }
   int64_t image() const { return h * w * c; }
 
-  // Writes 16 images from `first` on, zeros for those beyond n, as tiles [row][pixel][block].
+  // Writes 16 images from `first` on, zeros for those beyond n, as tiles [row][pixel][block]. Eight images side by side
+  // are read about 1.5 times as fast as one after the other.
   void gather(int64_t first, Range rows, Range blocks, bf16* to) const {
-    const int64_t tiles = rows.size() * pixels() * blocks.size();
-    for (int64_t i = 0; i < kAmxRows; ++i, to += kAmxDepth) {
-      if (first + i >= n)
-        for (int64_t t = 0; t < tiles; ++t) store_row(to + t * kAmxTile, Row{});
-      else if (folded) gather_outputs(data + (first + i) * image(), rows, blocks, to);
-      else gather_pixels(data + (first + i) * image() + rows.begin * w * c, rows.size() * w, blocks, to);
+    constexpr int64_t together = 8;
+    const int64_t count = rows.size() * pixels(), size = blocks.size() * kAmxTile;
+    for (int64_t i = 0; i < kAmxRows; i += together, to += together * kAmxDepth, first += together) {
+      const int64_t images = std::clamp<int64_t>(n - first, 0, together);
+      const bf16* const from = data + first * image();
+      for (int64_t j = images; j < together; ++j)
+        for (int64_t t = 0; t < count * blocks.size(); ++t) store_row(to + t * kAmxTile + j * kAmxDepth, Row{});
+      if (folded)
+        for (int64_t j = 0; j < images; ++j) gather_outputs(from + j * image(), rows, blocks, to + j * kAmxDepth);
+      else
+        for (int64_t p = 0; p < count; ++p)
+          for (int64_t j = 0; j < images; ++j)
+            gather_pixel(from + j * image() + (rows.begin * w + p) * c, blocks, to + p * size + j * kAmxDepth);
     }
   }
 
  private:
-  void gather_pixels(const bf16* from, int64_t count, Range blocks, bf16* to) const {
+  RT_INLINE void gather_pixel(const bf16* from, Range blocks, bf16* to) const {
     const int64_t whole = std::min(depth / kAmxDepth, blocks.end);
-    for (int64_t p = 0; p < count; ++p, from += c) {
-      for (int64_t d = blocks.begin; d < whole; ++d, to += kAmxTile) store_row(to, load_row(from + d * kAmxDepth));
-      if (whole == blocks.end) continue;
-      copy_part(from + whole * kAmxDepth, 0, depth - whole * kAmxDepth, to, kAmxDepth);
-      to += kAmxTile;
+    for (int64_t d = blocks.begin; d < whole; ++d, to += kAmxTile) {
+      if (norm) norm->relu(to, from + d * kAmxDepth, d * kAmxDepth, std::integral_constant<int64_t, kAmxDepth>{});
+      else store_row(to, load_row(from + d * kAmxDepth));
     }
+    if (whole == blocks.end) return;
+    const int64_t first = whole * kAmxDepth, left = depth - first;
+    copy_part(from + first, 0, left, to, kAmxDepth);
+    if (norm) norm->relu(to, from + first, first, left);
   }
 
   void gather_outputs(const bf16* from, Range rows, Range blocks, bf16* to) const {

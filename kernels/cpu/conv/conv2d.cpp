@@ -43,13 +43,15 @@ Algorithm algorithm_for(const ConvSizes& z, const Window& p, DType dtype) {
   return by_unit ? Algorithm::winograd_bf16 : Algorithm::winograd;
 }
 
+bool amx_normalizes(const ConvSizes& z, const Window& p) { return z.groups == 1 && !folds(z.cg, forward_axes(z, p)); }
+
 void conv2d_forward(View y, View x, View w, View b, Window p) {
   switch (algorithm_for({y, x, w}, p, y.dtype)) {
     case Algorithm::direct: return direct_forward(y, x, w, b, p);
     case Algorithm::depthwise: return depthwise_forward(y, x, w, b, p);
     case Algorithm::winograd: return winograd_forward(y, x, w, b, p, {});
     case Algorithm::winograd_bf16: return winograd_bf16_forward(y, x, w, b, p, {});
-    case Algorithm::amx: return amx_forward(y, x, w, b, p);
+    case Algorithm::amx: return amx_forward(y, x, w, b, p, {});
   }
 }
 
@@ -83,7 +85,7 @@ void conv2d_backward_weights(View dw, View dy, View x, Window p) {
     case Algorithm::depthwise: return depthwise_backward_weights(dw, dy, x, p);
     case Algorithm::winograd: return winograd_backward_weights(dw, dy, x, p, {});
     case Algorithm::winograd_bf16: return winograd_bf16_backward_weights(dw, dy, x, p, {});
-    case Algorithm::amx: return amx_backward_weights(dw, dy, x, p);
+    case Algorithm::amx: return amx_backward_weights(dw, dy, x, p, {});
   }
 }
 

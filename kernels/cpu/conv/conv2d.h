@@ -46,10 +46,12 @@ RT_BY_UNIT(winograd_bf16_forward, void(View y, View x, View w, View b, Window wi
 RT_BY_UNIT(winograd_bf16_backward_data, void(View dx, View dy, View w, Window window));
 RT_BY_UNIT(winograd_bf16_backward_weights, void(View dw, View dy, View x, Window window, PixelNorm of_x));
 
-// bf16 by AMX; windows of at most kMaxAmxTaps rows.
+// bf16 by AMX; windows of at most kMaxAmxTaps rows. x may be normalised where it is read if each pixel's channels are
+// tiles of their own, and all in one group.
+bool amx_normalizes(const ConvSizes& sizes, const Window& window);
 inline constexpr int64_t kMaxAmxTaps = 64;
-RT_BY_UNIT(amx_forward, void(View y, View x, View w, View b, Window window));
+RT_BY_UNIT(amx_forward, void(View y, View x, View w, View b, Window window, PixelNorm of_x));
 RT_BY_UNIT(amx_backward_data, void(View dx, View dy, View w, Window window));
-RT_BY_UNIT(amx_backward_weights, void(View dw, View dy, View x, Window window));
+RT_BY_UNIT(amx_backward_weights, void(View dw, View dy, View x, Window window, PixelNorm of_x));
 
 RT_ISA_END

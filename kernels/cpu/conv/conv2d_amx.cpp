@@ -17,10 +17,12 @@ constexpr int64_t kStreamed = 1 << 21;     // elements that no L2 cache keeps fo
 
 class AmxConvolution {
  public:
-  AmxConvolution(const DirectOperands<bf16>& o, const std::vector<Axes>& phases)
-      : o_(o), folded_(phases.size() == 1 && o.depth_stride == 1 && o.depth == o.c && folds(o.depth, phases[0])),
+  AmxConvolution(const DirectOperands<bf16>& o, const std::vector<Axes>& phases, const PixelNorm& of_in = {})
+      : o_(o), norm_(normalize_of<bf16>(o.h * o.w, o.c, of_in)),
+        folded_(phases.size() == 1 && o.depth_stride == 1 && o.depth == o.c && folds(o.depth, phases[0])),
         input_{o.in, o.n, o.h, o.w, o.c, o.depth, folded_ ? phases.data() : nullptr}, blocks_(input_.blocks()),
         panels_(ceil_div(o.columns, kPanel)) {
+    if (norm_) input_.norm = &*norm_;
     for (const Axes& axes : phases) {
       if (axes.rows.taps * axes.cols.taps == 0) zeros_ = true;
       if (axes.rows.taps * axes.cols.taps == 0) continue;
@@ -192,6 +194,7 @@ class AmxConvolution {
   }
 
   DirectOperands<bf16> o_;
+  std::optional<Normalize<bf16>> norm_;
   bool folded_;
   AmxImages input_;
   int64_t blocks_, panels_;
@@ -202,10 +205,11 @@ class AmxConvolution {
 
 }  // namespace
 
-void RT_UNIT::amx_forward(View y, View x, View w, View b, Window p) {
+void RT_UNIT::amx_forward(View y, View x, View w, View b, Window p, PixelNorm of_x) {
   const ConvSizes z(y, x, w);
   const std::vector<Axes> axes = {forward_axes(z, p)};
-  for (int64_t g = 0; g < z.groups; ++g) AmxConvolution(forward_operands<bf16>(y, x, w, b, g), axes).run(y.device);
+  for (int64_t g = 0; g < z.groups; ++g)
+    AmxConvolution(forward_operands<bf16>(y, x, w, b, g), axes, of_x).run(y.device);
 }
 
 void RT_UNIT::amx_backward_data(View dx, View dy, View w, Window p) {

@@ -16,6 +16,7 @@ constexpr int64_t kImagePairs = 2 * kAmxRows;            // images of a product
 constexpr int64_t kOperands = 3 << 18;                   // elements of transformed x and dy: what the L2 cache holds
 constexpr int64_t kMaxChannels = 256, kMaxInputs = 128;  // that are transformed together
 constexpr int64_t kSums = kAmxRows * kAmxPairs;          // of a tile
+constexpr int64_t kLargeGradient = 1 << 18;              // f32 that no cache keeps for the optimizer
 // Small sums: each range of images and rows has its own, and these are added in order.
 constexpr int64_t kSmallSums = 1 << 18, kSumRanges = 8;
 
@@ -81,13 +82,14 @@ template <int count> RT_INLINE void store_sums(Amx& unit, float* const* at) {
 // One group. dw (k, taps, depth) is bf16 or f32.
 class AmxWeights {
  public:
-  AmxWeights(const View& dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Axes& axes)
-      : dw_(dw), z_(z), folded_(z.cg == z.c && folds(z.cg, axes)),
+  AmxWeights(const View& dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Axes& axes, const PixelNorm& of_x)
+      : dw_(dw), z_(z), norm_(normalize_of<bf16>(z.h * z.w, z.c, of_x)), folded_(z.cg == z.c && folds(z.cg, axes)),
         axes_(axes), sums_axes_{folded_ ? folded_axis(axes.rows) : axes.rows,
                                 folded_ ? folded_axis(axes.cols) : axes.cols},
         x_{x, z.n, z.h, z.w, z.c, z.cg, folded_ ? &axes_ : nullptr}, dy_{dy, z.n, z.ho, z.wo, z.k, z.kg, nullptr},
         taps_(sums_axes_.rows.taps * sums_axes_.cols.taps), c_blocks_(x_.blocks()), k_blocks_(dy_.blocks()),
         image_pairs_(ceil_div(z.n, kImagePairs)) {
+    if (norm_) x_.norm = &*norm_;
     const Axis& cols = sums_axes_.cols;
     strips_ = cols.taps == 3 && cols.in_step == 1 && cols.tap_step == 1 && cols.in_first == -1 && z.wo == z.w;
     // Together: rows of an image, or several images. The choice depends only on the shape.
@@ -280,8 +282,8 @@ class AmxWeights {
           }
     });
   }
-  static void store_floats(Row v, int64_t count, float* to) {
-    if (count >= kAmxRows) std::memcpy(to, &v, sizeof v);
+  static void store_floats(Row v, int64_t count, float* to, bool stream) {
+    if (count >= kAmxRows) Amx::store_line(to, v, stream);
     else if (count > 0) std::memcpy(to, &v, size_t(count) * sizeof(float));
   }
   // Two tiles, whose rows are 32 channels of x, and whose columns those of dy.
@@ -292,11 +294,12 @@ class AmxWeights {
     std::memcpy(a, low, sizeof a), std::memcpy(b, high, sizeof b);
     transpose_tile(a), transpose_tile(b);
     const int64_t count = std::min(x_.whole_depth() - c, kAmxDepth);
+    const bool stream = dw_.size() > kLargeGradient;
     for (int64_t i = 0; i < std::min(z_.kg - k, kAmxPairs); ++i) {
       const int64_t at = (k + i) * row + tap * z_.cg + c;
       if (dw_.dtype == DType::f32) {
         float* const to = dw_.as<float>() + at;
-        store_floats(a[i], count, to), store_floats(b[i], count - kAmxRows, to + kAmxRows);
+        store_floats(a[i], count, to, stream), store_floats(b[i], count - kAmxRows, to + kAmxRows, stream);
       } else {
         Amx::round(reinterpret_cast<const float*>(&a[i]), reinterpret_cast<const float*>(&b[i]), kNone,
                    dw_.as<bf16>() + at, count);
@@ -306,6 +309,7 @@ class AmxWeights {
 
   View dw_;
   ConvSizes z_;
+  std::optional<Normalize<bf16>> norm_;
   bool folded_;
   Axes axes_, sums_axes_;
   AmxImages x_, dy_;
@@ -316,7 +320,7 @@ class AmxWeights {
 
 }  // namespace
 
-void RT_UNIT::amx_backward_weights(View dw, View dy, View x, Window p) {
+void RT_UNIT::amx_backward_weights(View dw, View dy, View x, Window p, PixelNorm of_x) {
   const ConvSizes z(dy, x, dw);
   const Axes axes = forward_axes(z, p);
   const int64_t size = z.kg * z.taps() * z.cg * int64_t(size_of(dw.dtype));  // of a group, in bytes
@@ -324,7 +328,7 @@ void RT_UNIT::amx_backward_weights(View dw, View dy, View x, Window p) {
   for (int64_t g = 0; g < z.groups; ++g) {
     own.data = static_cast<char*>(dw.data) + g * size;
     if (z.n == 0) std::fill_n(static_cast<char*>(own.data), size, 0);
-    else AmxWeights(own, dy.as<bf16>() + g * z.kg, x.as<bf16>() + g * z.cg, z, axes).run(dw.device);
+    else AmxWeights(own, dy.as<bf16>() + g * z.kg, x.as<bf16>() + g * z.cg, z, axes, of_x).run(dw.device);
   }
 }
 

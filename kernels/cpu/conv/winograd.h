@@ -97,7 +97,7 @@ template <class T, class Operand, class Rows, class Cols> class Winograd {
     float* m = sums.data();
     std::fill_n(operands.data(), zeros, O(0.f));
     const TiledImages<T> in{o_.in, o_.h, o_.w, o_.depth, reinterpret_cast<const T*>(operands.data())};
-    const std::optional<Normalize<T>> normalize = normalize_of(in, o_.norm);
+    const std::optional<Normalize<T>> normalize = normalize_of<T>(in.h * in.w, in.c, o_.norm);
     const auto block = [&](int64_t b) { return Range{b * block_, std::min((b + 1) * block_, tiles_.count())}; };
     if (by_panel_) {
       for (int64_t b = 0; b < blocks; ++b) {

@@ -47,7 +47,7 @@ class WinogradBf16Weights {
     const Scratch<float> sums(sum_parts * kBlockSize + (ranges_ > 1 ? ranges_ * size : 0), device);
     std::fill_n(operands.data(), zeros, bf16(0.f));
     const Images x{x_, z_.h, z_.w, z_.c, operands.data()};
-    const Norm normalize = normalize_of(x, norm_);
+    const Norm normalize = normalize_of<bf16>(x.h * x.w, x.c, norm_);
     bf16* v = operands.data() + zeros;
     float* partials = sums.data() + sum_parts * kBlockSize;
     if (ranges_ > 1) {

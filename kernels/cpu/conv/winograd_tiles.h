@@ -2,9 +2,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/conv2d_norm.h"
+#include "kernels/cpu/conv/pixel_norm.h"
 #include "kernels/cpu/conv/winograd_transform.h"
-#include "kernels/cpu/vector/normalize.h"
 #include "kernels/cpu/vector/range.h"
 
 RT_ISA_BEGIN
@@ -20,14 +19,6 @@ template <class T> struct TiledImages {
   int64_t row() const { return w * c; }
   const T* image(int64_t n) const { return data + n * h * row(); }
 };
-
-// What normalises such images, if anything does.
-template <class T> std::optional<Normalize<T>> normalize_of(const TiledImages<T>& x, const PixelNorm& by) {
-  if (!by.mean.data) return {};
-  View pixels;
-  pixels.rank = 2, pixels.dims[0] = x.h * x.w, pixels.dims[1] = x.c, pixels.device = by.mean.device;
-  return std::make_optional<Normalize<T>>(Rows(pixels, kLongRow), by.mean, by.var, by.w, by.b, by.eps);
-}
 
 // Gives one thread the images of its tiles, which it reads in their order. Where they are normalised, two in turn are
 // in memory, of each the rows from the first tile's on.

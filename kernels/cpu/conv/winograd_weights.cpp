@@ -48,7 +48,7 @@ template <class T> class WinogradWeights {
     float *buffers = scratch.data() + zeros, *sums = buffers + parts * each;
     std::fill_n(scratch.data(), zeros, 0.f);
     const TiledImages<T> x{x_, z_.h, z_.w, z_.c, reinterpret_cast<const T*>(scratch.data())};
-    const std::optional<Normalize<T>> normalize = normalize_of(x, norm_);
+    const std::optional<Normalize<T>> normalize = normalize_of<T>(x.h * x.w, x.c, norm_);
     parallel_parts(ranges_, [&](int64_t part, Range own) {
       float *v = buffers + part * each, *g = v + kPoints * v_stride(), *u = g + kPoints * g_stride();
       for (int64_t q = own.begin; q < own.end; ++q) {

@@ -37,6 +37,7 @@ class EmulatedAmx {
     for (int64_t i = 0; i < std::min(count, kAmxDepth); ++i)
       to[i] = bf16(flushed((i < kAmxPairs ? low[i] : high[i - kAmxPairs]) + bias[i]));
   }
+  static void store_line(void* to, Row v, bool) { std::memcpy(to, &v, sizeof v); }
 
  private:
   using Tile = float[kAmxRows][kAmxPairs];
@@ -73,7 +74,7 @@ class Amx {
   }
   ~Amx() {
     asm volatile("tilerelease");  // else each switch of threads saves 8 KiB more
-    _mm_sfence();                 // others see the lines of round()
+    _mm_sfence();                 // others see the lines of store_line()
   }
   Amx(const Amx&) = delete;
   Amx& operator=(const Amx&) = delete;
@@ -90,17 +91,20 @@ class Amx {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
   }
 
-  // 32 columns, of two halves: to[i] = sums + bias, rounded to nearest, of a subnormal sum zero; i < count. `stream`:
-  // whole lines go to memory without being read first.
+  // `stream`: whole lines go to memory without being read first.
+  RT_INLINE static void store_line(void* to, Row v, bool stream) {
+    if (stream && reinterpret_cast<uintptr_t>(to) % sizeof v == 0)
+      _mm512_stream_si512(static_cast<__m512i*>(to), __m512i(v));
+    else std::memcpy(to, &v, sizeof v);
+  }
+  // 32 columns, of two halves: to[i] = sums + bias, rounded to nearest, of a subnormal sum zero; i < count.
   RT_INLINE static void round(const float* low, const float* high, const float* bias, bf16* to, int64_t count,
                               bool stream = false) {
     using cpu::RT_ISA::load;
     const Vec<float> a = load(low) + load(bias), b = load(high) + load(bias + kAmxPairs);
     Row v;
     asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(v) : "v"(a), "v"(b));
-    if (stream && count >= kAmxDepth && reinterpret_cast<uintptr_t>(to) % sizeof v == 0)
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), __m512i(v));
-    else if (count >= kAmxDepth) std::memcpy(static_cast<void*>(to), &v, sizeof v);
+    if (count >= kAmxDepth) store_line(to, v, stream);
     else std::memcpy(static_cast<void*>(to), &v, size_t(count) * sizeof(bf16));
   }
 };

@@ -24,15 +24,16 @@ template <class T> class Normalize {
   // n elements, at most a row, from the first channel on. y, mask and residual may be null.
   RT_INLINE void row(T* y, uint8_t* mask, const T* x, const T* residual, bool relu, int64_t n) const {
     constexpr int64_t step = std::max<int64_t>(kPack, kWide<T>);
-    const C *const mean = center_, *const scale = scale_, *const b = shift_;
     for_each_step<step>(n, [&](int64_t i, auto count) RT_INLINE_LAMBDA {
       uint32_t above = 0;
+      prefetch_ahead(x + i);
+      if (residual) prefetch_ahead(residual + i);
+      if (y) prefetch_to_write(y + i);
 #pragma GCC unroll 8
       for (int64_t l = 0; l < step; l += kWide<T>) {
         const int64_t at = i + l, left = count - l;
         if (left <= 0) break;
-        Wide<T> v = (load_wide(x + at, left) - load_in_order<T>(mean + at)) * load_in_order<T>(scale + at) +
-                    load_in_order<T>(b + at);
+        Wide<T> v = normalized(x + at, at, left);
         if (residual) v = v + load_wide(residual + at, left);
         if (relu) {
           above |= bits_above_zero(v) << l;
@@ -49,7 +50,21 @@ template <class T> class Normalize {
     for (int64_t i = 0; i < elements; i += n_) row(y + i, nullptr, x + i, nullptr, true, std::min(n_, elements - i));
   }
 
+  // The same of a part of a pixel: `count` elements from channel `first` on, a multiple of kWide.
+  RT_INLINE void relu(T* y, const T* x, int64_t first, auto count) const {
+    for_each_step<kWide<T>>(count, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
+      store_wide(y + i, not_negative(normalized(x + i, first + i, left)), left);
+    });
+  }
+
  private:
+  // Of `count` elements from x on, which are in channel `first` and those behind it.
+  RT_INLINE Wide<T> normalized(const T* x, int64_t first, int64_t count) const {
+    const C *const mean = center_, *const scale = scale_, *const b = shift_;
+    return (load_wide(x, count) - load_in_order<T>(mean + first)) * load_in_order<T>(scale + first) +
+           load_in_order<T>(b + first);
+  }
+
   int64_t n_;
   PerColumn<T> center_, scale_, shift_;
 };
