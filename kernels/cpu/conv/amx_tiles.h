@@ -106,8 +106,8 @@ inline bool folds(int64_t depth, const Axes& axes) {
 // The axis of such outputs.
 inline Axis folded_axis(const Axis& a) { return {a.places, a.out_first, a.out_step, 0, 1, 1, 1, 0, 1}; }
 
-// Images (n, h, w, depth of c); folded: null if they are not. norm: what normalises their channels, but of folded ones,
-// or null.
+// Images (n, h, w, depth of c); folded: null if they are not. norm: what normalises them as they are gathered, or null;
+// folded ones are not normalised.
 struct AmxImages {
   const bf16* data;
   int64_t n, h, w, c, depth;
