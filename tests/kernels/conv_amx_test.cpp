@@ -30,10 +30,24 @@ Case tiny(Case t, int64_t n) {
 }
 bool depthwise(const Case& t) { return t.groups > 1 && t.groups == t.c; }
 
+// Fewer images than a tile has rows: each is divided, also into parts that end beyond it.
+const Case kFew[] = {{"one image", 1, 9, 10, 32, 32, 3, 3, square_window(1, 1), 1, true},
+                     {"three images", 3, 7, 5, 40, 48, 3, 3, square_window(1, 1)},
+                     {"24 images", 24, 8, 4, 32, 32, 3, 3, square_window(1, 1)},
+                     {"divided without padding", 2, 9, 6, 64, 32, 3, 3, square_window(1)},
+                     {"divided, stride 2", 2, 9, 11, 32, 32, 3, 3, square_window(2, 1)},
+                     {"divided, stride 3, 2", 4, 11, 10, 32, 32, 3, 2, {3, 2, 1, 0, 1, 1}},
+                     {"divided, dilation 2", 2, 12, 9, 32, 32, 3, 3, square_window(1, 2, 2)},
+                     {"divided, folded", 1, 33, 14, 3, 32, 7, 7, square_window(2, 3), 1, true},
+                     {"divided 1x1", 2, 16, 3, 32, 64, 1, 1, square_window(1)},
+                     {"divided 1x1, stride 2", 5, 9, 9, 32, 64, 1, 1, square_window(2)},
+                     {"divided, grouped", 2, 8, 6, 64, 64, 3, 3, square_window(1, 1), 2}};
+
 std::vector<Case> cases() {
   std::vector<Case> out;
   for (const Case& t : kResNet) out.push_back(tiny(t, &t == kResNet + 1 ? 37 : 17));
   for (const Case& t : kOdd) out.push_back(tiny(t, 18));
+  out.insert(out.end(), std::begin(kFew), std::end(kFew));
   out.push_back({"groups of rows", 4, 600, 2, 32, 16, 3, 3, square_window(1, 1)});
   return out;
 }
@@ -65,7 +79,7 @@ TEST(ConvAmx, IsCloseToExactSums) {
 
 TEST(ConvAmx, TheEmulationHasTheSameBitsInEveryInstructionSet) {
   for (const Case& t : {tiny(kResNet[1], 17), tiny(kResNet[5], 33), tiny(kResNet[8], 16), tiny(kResNet[0], 35),
-                        tiny(kOdd[2], 18), tiny(kOdd[11], 16), tiny(kOdd[19], 20)}) {
+                        tiny(kOdd[2], 18), tiny(kOdd[11], 16), tiny(kOdd[19], 20), kFew[1], kFew[4]}) {
     const Data d = draw(t, DType::bf16);
     const Unit unit(Bf16Unit::amx);
     const Result want = run(t, d);
@@ -141,6 +155,20 @@ TEST(ConvAmx, AnImageDoesNotSeeTheOthersOfItsTile) {
   const Result after = run(t, d);
   const std::vector<double> a = values(before.y), b = values(after.y);
   EXPECT_TRUE(std::equal(a.begin() + output, a.end(), b.begin() + output));
+}
+
+// Nor does it matter how many there are, and so into how many parts they are divided.
+TEST(ConvAmx, AnImageHasTheSameBytesInEveryBatch) {
+  const Unit unit(Bf16Unit::amx);
+  for (const Case& few : kFew) {
+    const Data d = draw(many(few, 16), DType::bf16);
+    const Result all = run(few.window, d);
+    for (int64_t n : {1, 2, 3, 5, 11}) {
+      const auto first = [n](const Tensor& x) { return contiguous(slice(x, 0, 0, n)); };
+      const Result some = run(few.window, {first(d.x), d.w, d.b, first(d.dy)});
+      EXPECT_TRUE(same_bytes(some.y, first(all.y)) && same_bytes(some.dx, first(all.dx))) << few.name << " " << n;
+    }
+  }
 }
 
 TEST(ConvAmx, OfNothingIsZero) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/cpu/conv/conv2d_taps.h"
 #include "kernels/cpu/conv/pixel_norm.h"
@@ -7,7 +8,8 @@
 
 // Operands of convolutions as tiles of AMX. Sixteen images are the rows of a tile: 32 channels of one pixel of each. So
 // a tap of a convolution is the tile of another pixel, whatever window and stride are, nothing is padded, and a tile
-// lies together in memory, where rows at powers of two would meet in few sets of a cache.
+// lies together in memory, where rows at powers of two would meet in few sets of a cache. Too few images are divided
+// into parts of some rows, each of which is an image here.
 RT_ISA_BEGIN
 
 namespace {
@@ -106,43 +108,89 @@ inline bool folds(int64_t depth, const Axes& axes) {
 // The axis of such outputs.
 inline Axis folded_axis(const Axis& a) { return {a.places, a.out_first, a.out_step, 0, 1, 1, 1, 0, 1}; }
 
-// Images (n, h, w, depth of c); folded: null if they are not. norm: what normalises them as they are gathered, or null;
-// folded ones are not normalised.
+// Parts of an image: part q has `rows` of its rows, from row q `rows` on; the last ones may go beyond its end.
+struct AmxParts {
+  int64_t count, rows;
+};
+// Of the outputs of n images: as few as fill tiles of `images` well.
+inline AmxParts amx_parts(int64_t n, const Axis& rows, int64_t images) {
+  constexpr double halo_cost = 0.3, gain = 0.95;  // a row that two parts read, beside the products of a row
+  const double halo = std::max(double((rows.taps - 1) * rows.tap_step + 1) / double(rows.in_step) - 1, 0.) * halo_cost;
+  AmxParts best{1, rows.places};
+  double least = INFINITY;
+  for (int64_t parts = 1; parts <= std::min(rows.places, images); ++parts) {
+    const int64_t each = ceil_div(rows.places, parts), used = ceil_div(rows.places, each);
+    const double cost = double(ceil_div(n * used, images)) * (double(each) + (used > 1 ? halo : 0.));
+    if (cost < gain * least) best = {used, each}, least = cost;
+  }
+  return best;
+}
+// What these parts of the outputs read of an input of some height, but for what they share.
+inline AmxParts input_parts(const AmxParts& outputs, const Axis& rows, int64_t height) {
+  return {outputs.count, outputs.count == 1 ? height : outputs.rows * rows.in_step};
+}
+
+// Parts of images (n, h, w, depth of c), each as an image whose row r is row r + part `parts.rows` of the whole one.
+// folded: null if they are not. norm: what normalises them as they are gathered, or null; folded ones are not
+// normalised.
 struct AmxImages {
   const bf16* data;
   int64_t n, h, w, c, depth;
   const Axes* folded;
+  AmxParts parts;
   const Normalize<bf16>* norm = nullptr;
 
+  int64_t count() const { return n * parts.count; }
   int64_t rows() const { return folded ? folded->rows.places : h; }
   int64_t pixels() const { return folded ? folded->cols.places : w; }  // of a row
   int64_t whole_depth() const { return folded ? folded->rows.taps * folded->cols.taps * depth : depth; }
   int64_t blocks() const { return ceil_div(whole_depth(), kAmxDepth); }
-  // Whether the 16 images from `first` on can be read in place, a block of the depth as 16 rows an image apart.
-  bool in_place(int64_t first) const { return !folded && !norm && depth % kAmxDepth == 0 && first + kAmxRows <= n; }
-  int64_t image() const { return h * w * c; }
+  // Of these rows those that some part has.
+  Range existing(Range of) const {
+    const int64_t low = std::max(of.begin, -(parts.count - 1) * parts.rows);
+    return {low, std::max(low, std::min(of.end, rows()))};
+  }
+  // Whether these rows of the 16 parts from `first` on can be read in place, a block of the depth as 16 rows a part
+  // apart.
+  bool in_place(int64_t first, Range of) const {
+    return !folded && !norm && depth % kAmxDepth == 0 && first + kAmxRows <= count() && parts.count * parts.rows == h &&
+           of.begin >= 0 && of.end <= parts.rows;
+  }
+  int64_t part() const { return parts.rows * w * c; }
 
-  // Writes 16 images from `first` on, zeros for those beyond n, as tiles [row][pixel][block]. Eight images side by side
-  // are read about 1.5 times as fast as one after the other.
-  void gather(int64_t first, Range rows, Range blocks, bf16* to) const {
+  // Writes these rows of the 16 parts from `first` on as tiles [row][pixel][block], zeros for what does not exist.
+  // Eight parts side by side are read about 1.5 times as fast as one after the other.
+  void gather(int64_t first, Range of, Range blocks, bf16* to) const {
     constexpr int64_t together = 8;
-    const int64_t count = rows.size() * pixels(), size = blocks.size() * kAmxTile;
-    for (int64_t i = 0; i < kAmxRows; i += together, to += together * kAmxDepth, first += together) {
-      const int64_t images = std::clamp<int64_t>(n - first, 0, together);
-      const bf16* const from = data + first * image();
-      for (int64_t j = images; j < together; ++j)
-        for (int64_t t = 0; t < count * blocks.size(); ++t) store_row(to + t * kAmxTile + j * kAmxDepth, Row{});
-      if (folded)
-        for (int64_t j = 0; j < images; ++j) gather_outputs(from + j * image(), rows, blocks, to + j * kAmxDepth);
-      else
-        for (int64_t p = 0; p < count; ++p)
-          for (int64_t j = 0; j < images; ++j)
-            gather_pixel(from + j * image() + (rows.begin * w + p) * c, blocks, to + p * size + j * kAmxDepth);
-    }
+    const int64_t size = blocks.size() * kAmxTile;
+    for (int64_t r = of.begin; r < of.end; ++r, to += pixels() * size)
+      for (int64_t i = 0; i < kAmxRows; i += together) {
+        ImageRow from[together];
+        for (int64_t j = 0; j < together; ++j) from[j] = row_of(first + i + j, r);
+        for (int64_t p = 0; p < pixels(); ++p)
+          for (int64_t j = 0; j < together; ++j) gather_pixel(from[j], p, blocks, to + p * size + (i + j) * kAmxDepth);
+      }
   }
 
  private:
-  RT_INLINE void gather_pixel(const bf16* from, Range blocks, bf16* to) const {
+  struct ImageRow {
+    const bf16* image;  // null: there is no such row
+    int64_t row;
+  };
+  ImageRow row_of(int64_t part, int64_t r) const {
+    const int64_t image = part / parts.count, row = r + part % parts.count * parts.rows;
+    return {image < n && row >= 0 && row < rows() ? data + image * h * w * c : nullptr, row};
+  }
+
+  RT_INLINE void gather_pixel(const ImageRow& from, int64_t p, Range blocks, bf16* to) const {
+    if (!from.image || folded)
+      for (int64_t d = 0; d < blocks.size(); ++d) store_row(to + d * kAmxTile, Row{});
+    if (!from.image) return;
+    if (!folded) return gather_channels(from.image + (from.row * w + p) * c, blocks, to);
+    for (int64_t t = 0; t < folded->rows.taps; ++t) gather_taps(from.image, from.row, p, t, blocks, to);
+  }
+
+  RT_INLINE void gather_channels(const bf16* from, Range blocks, bf16* to) const {
     const int64_t whole = std::min(depth / kAmxDepth, blocks.end);
     for (int64_t d = blocks.begin; d < whole; ++d, to += kAmxTile) {
       if (norm) norm->relu(to, from + d * kAmxDepth, d * kAmxDepth, std::integral_constant<int64_t, kAmxDepth>{});
@@ -152,15 +200,6 @@ struct AmxImages {
     const int64_t first = whole * kAmxDepth, left = depth - first;
     copy_part(from + first, 0, left, to, kAmxDepth);
     if (norm) norm->relu(to, from + first, first, left);
-  }
-
-  void gather_outputs(const bf16* from, Range rows, Range blocks, bf16* to) const {
-    const int64_t places = folded->cols.places, step = blocks.size() * kAmxTile;
-    for (int64_t i = rows.begin; i < rows.end; ++i)
-      for (int64_t j = 0; j < places; ++j, to += step) {
-        for (int64_t d = 0; d < blocks.size(); ++d) store_row(to + d * kAmxTile, Row{});
-        for (int64_t t = 0; t < folded->rows.taps; ++t) gather_taps(from, i, j, t, blocks, to);
-      }
   }
 
   // The taps of a row of the window lie together.

@@ -16,16 +16,19 @@ RT_ISA_BEGIN
 
 namespace {
 
-// A product takes 32 channels of 16 images at once: not if more than seven eighths of it were zeros, nor if the tiles
-// under a row of the window, which are used together, were far beyond a cache.
+// A product takes 32 channels of 16 images, or parts of them, at once: not if more than seven eighths of it were zeros,
+// nor if the tiles under a row of the window, which are used together, were far beyond a cache.
 bool amx_pays(const ConvSizes& z, const Window& p) {
-  const int64_t depth = z.cg == z.c && folds(z.cg, forward_axes(z, p)) ? z.taps() * z.cg : z.cg;
+  const Axes axes = forward_axes(z, p);
+  const bool folded = z.cg == z.c && folds(z.cg, axes);
+  const int64_t depth = folded ? z.taps() * z.cg : z.cg;
+  const AmxParts parts = amx_parts(z.n, folded ? folded_axis(axes.rows) : axes.rows, kAmxRows);
   const auto padded = [](int64_t x, int64_t block) { return ceil_div(x, block) * block; };
   const int64_t blocks = ceil_div(std::max(depth, z.kg), kAmxDepth), span = (z.r - 1) * p.dilation_h + 1;
   if (z.n * z.h * z.w * depth * z.kg == 0 || std::max(z.w, z.wo) * blocks * span * kAmxTile > 8 * kGathered)
     return false;
-  return z.r <= kMaxAmxTaps &&
-         8 * z.n * depth * z.kg >= padded(z.n, kAmxRows) * padded(depth, kAmxDepth) * padded(z.kg, kAmxPairs);
+  return z.r <= kMaxAmxTaps && 8 * z.n * z.ho * depth * z.kg >= padded(z.n * parts.count, kAmxRows) * parts.rows *
+                                                                    padded(depth, kAmxDepth) * padded(z.kg, kAmxPairs);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Convolutions of bf16 by AMX: forward, and backward data, all of whose phases share the tiles of their input.
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "kernels/cpu/conv/conv2d.h"
@@ -20,8 +21,9 @@ class AmxConvolution {
   AmxConvolution(const DirectOperands<bf16>& o, const std::vector<Axes>& phases, const PixelNorm& of_in = {})
       : o_(o), norm_(normalize_of<bf16>(o.h * o.w, o.c, of_in)),
         folded_(phases.size() == 1 && o.depth_stride == 1 && o.depth == o.c && folds(o.depth, phases[0])),
-        input_{o.in, o.n, o.h, o.w, o.c, o.depth, folded_ ? phases.data() : nullptr}, blocks_(input_.blocks()),
-        panels_(ceil_div(o.columns, kPanel)) {
+        parts_(parts_of(o.n, phases, folded_)),
+        input_{o.in, o.n, o.h, o.w, o.c, o.depth, folded_ ? phases.data() : nullptr, read_parts(o.h, phases)},
+        blocks_(input_.blocks()), panels_(ceil_div(o.columns, kPanel)) {
     if (norm_) input_.norm = &*norm_;
     for (const Axes& axes : phases) {
       if (axes.rows.taps * axes.cols.taps == 0) zeros_ = true;
@@ -34,7 +36,6 @@ class AmxConvolution {
                  cols.places == input_.pixels();
       p.weights = weights_size_;
       weights_size_ += panels_ * panel_size(p);
-      places_ = std::max(places_, axes.rows.places);
     }
   }
 
@@ -43,9 +44,9 @@ class AmxConvolution {
     if (zeros_) write_zeros();
     if (phases_.empty()) return;
     // Few rows at a time, or several blocks of images, for which weights are read once.
-    const int64_t image_blocks = ceil_div(o_.n, kAmxRows);
+    const int64_t image_blocks = ceil_div(input_.count(), kAmxRows);
     int64_t groups = 1;
-    while (groups < places_ && gathered_rows(group(0, groups)) * row_size() > kGathered) ++groups;
+    while (groups < parts_.rows && gathered_rows(group(0, groups)) * row_size() > kGathered) ++groups;
     int64_t largest = 0;
     for (int64_t g = 0; g < groups; ++g) largest = std::max(largest, gathered_rows(group(g, groups)) * row_size());
     const int64_t fit = std::max<int64_t>(kGathered / std::max<int64_t>(largest, 1), 1);
@@ -80,9 +81,23 @@ class AmxConvolution {
     PendingSums pending;
   };
 
+  // All phases have the same rows but for one at the end.
+  static AmxParts parts_of(int64_t n, const std::vector<Axes>& phases, bool folded) {
+    if (phases.empty()) return {1, 0};
+    if (folded) return amx_parts(n, folded_axis(phases[0].rows), kAmxRows);
+    Axis rows = phases[0].rows;
+    for (const Axes& p : phases) rows.taps = std::max(rows.taps, p.rows.taps);
+    return amx_parts(n, rows, kAmxRows);
+  }
+  AmxParts read_parts(int64_t height, const std::vector<Axes>& phases) const {
+    if (phases.empty()) return {1, height};
+    if (folded_) return parts_;
+    return input_parts(parts_, phases[0].rows, height);
+  }
+
   int64_t row_size() const { return input_.pixels() * blocks_ * kAmxTile; }
   int64_t panel_size(const Phase& p) const { return p.sums.rows.taps * p.sums.cols.taps * blocks_ * 2 * kAmxTile; }
-  Range group(int64_t g, int64_t groups) const { return part_of(places_, groups, g); }
+  Range group(int64_t g, int64_t groups) const { return part_of(parts_.rows, groups, g); }
 
   // Of outputs without a tap.
   void write_zeros() const {
@@ -95,7 +110,7 @@ class AmxConvolution {
 
   // The rows of the input that rows `places` of all phases need.
   Range needed_rows(Range places) const {
-    int64_t low = input_.rows(), high = 0;
+    int64_t low = input_.rows(), high = std::numeric_limits<int64_t>::min();
     for (const Phase& p : phases_) {
       const Axis& a = p.sums.rows;
       if (a.taps == 0 || places.begin >= a.places) continue;
@@ -103,8 +118,7 @@ class AmxConvolution {
       low = std::min(low, a.in_first + places.begin * a.in_step);
       high = std::max(high, a.in_first + last * a.in_step + (a.taps - 1) * a.tap_step + 1);
     }
-    low = std::max<int64_t>(low, 0);
-    return {low, std::max(low, std::min(high, input_.rows()))};
+    return input_.existing({low, high});
   }
   int64_t gathered_rows(Range places) const { return needed_rows(places).size(); }
 
@@ -159,21 +173,32 @@ class AmxConvolution {
 
   void run_rows(Amx& unit, const Phase& p, Range places, int64_t panel, int64_t block, const bf16* tiles, Range have,
                 const bf16* weights, const float* bias, Sums& sums) const {
-    const SumOutput out{bias + panel * kPanel,
-                        std::min(kAmxRows, o_.n - block * kAmxRows),
-                        o_.out_h * o_.out_w * o_.out_c,
-                        p.axes.cols.out_step * o_.out_c,
-                        std::min(o_.columns - panel * kPanel, kPanel),
+    const SumOutput out{bias + panel * kPanel, std::min(kAmxRows, input_.count() - block * kAmxRows),
+                        p.axes.cols.out_step * o_.out_c, std::min(o_.columns - panel * kPanel, kPanel),
                         o_.n * o_.out_h * o_.out_w * o_.out_c > kStreamed};
-    bf16* const to = o_.out + block * kAmxRows * out.image_stride + panel * kPanel;
+    // The last part of an image may have fewer rows.
+    const int64_t last = p.axes.rows.places - (parts_.count - 1) * parts_.rows;
+    const ImageOffsets all = offsets(p, block, parts_.count), most = offsets(p, block, parts_.count - 1);
     for (int64_t i = places.begin; i < places.end; ++i)
-      run_row(unit, p, i, tiles, have, weights + p.weights + panel * panel_size(p), out, to, sums);
+      run_row(unit, p, i, tiles, have, weights + p.weights + panel * panel_size(p), out, i < last ? all : most,
+              o_.out + panel * kPanel, sums);
     sums.pending.write(out, sums.pending.rows);
+  }
+  // Of a block's images that are one of the first `parts` of the whole one.
+  ImageOffsets offsets(const Phase& p, int64_t block, int64_t parts) const {
+    const int64_t row = o_.out_w * o_.out_c;
+    ImageOffsets to;
+    for (int64_t i = 0; i < kAmxRows; ++i) {
+      const int64_t image = block * kAmxRows + i, part = image % parts_.count;
+      to[size_t(i)] =
+          part >= parts ? -1 : image / parts_.count * o_.out_h * row + part * parts_.rows * p.axes.rows.out_step * row;
+    }
+    return to;
   }
 
   // One row of outputs of 16 images.
   void run_row(Amx& unit, const Phase& p, int64_t i, const bf16* tiles, Range have, const bf16* weights,
-               const SumOutput& out, bf16* to, Sums& s) const {
+               const SumOutput& out, const ImageOffsets& images, bf16* to, Sums& s) const {
     const Axis &rows = p.sums.rows, &cols = p.sums.cols;
     const bf16* taps[kMaxAmxTaps];
     const SumInput x{taps, rows.taps, blocks_, input_.pixels()};
@@ -189,17 +214,18 @@ class AmxConvolution {
       if (p.strips) kStripSums[outputs - 1][j > 0][j + outputs < cols.places](unit, x, j, out, weights, own, s.pending);
       else pair_sums(unit, x, cols, cols.in_first + j * cols.in_step, outputs == 2, out, weights, own, s.pending);
       s.now ^= 1;
-      s.pending.begin(own, to, outputs, out);
+      s.pending.begin(own, to, images, outputs, out);
     }
   }
 
   DirectOperands<bf16> o_;
   std::optional<Normalize<bf16>> norm_;
   bool folded_;
+  AmxParts parts_;
   AmxImages input_;
   int64_t blocks_, panels_;
   std::vector<Phase> phases_;
-  int64_t weights_size_ = 0, places_ = 0;
+  int64_t weights_size_ = 0;
   bool zeros_ = false;  // some outputs have no tap
 };
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+
 #include "kernels/cpu/conv/amx_tiles.h"
 
 // Sums of convolutions in tiles of AMX: up to four outputs of 16 images by 32 columns at a time, in two halves.
@@ -11,25 +13,29 @@ inline constexpr int64_t kMaxOutputs = 4, kHalf = kAmxRows * kAmxPairs, kOutput 
 // Where 16 images' outputs of 32 columns go: strides in elements.
 struct SumOutput {
   const float* bias = nullptr;
-  int64_t images = 0, image_stride = 0, pixel_stride = 0, columns = 0;
+  int64_t images = 0, pixel_stride = 0, columns = 0;
   bool stream = false;  // past the caches
 };
+// Of 16 images, in elements; negative: the image has no such outputs.
+using ImageOffsets = std::array<int64_t, kAmxRows>;
 
 // Sums that a step left in memory, [output][half][image][16]. They are written out between the products of the next
 // step, so that vector and matrix unit work side by side.
 struct PendingSums {
   const float* sums = nullptr;
-  bf16* to = nullptr;  // the first output of the first image
+  bf16* to = nullptr;  // the first output of an image at offset 0
+  const int64_t* offsets = nullptr;
   int64_t outputs = 1, row = 0, rows = 0;
 
-  void begin(const float* from, bf16* first, int64_t count, const SumOutput& out) {
-    sums = from, to = first, outputs = count, row = 0, rows = count * out.images;
+  void begin(const float* from, bf16* first, const ImageOffsets& images, int64_t count, const SumOutput& out) {
+    sums = from, to = first, offsets = images.data(), outputs = count, row = 0, rows = count * out.images;
   }
   RT_INLINE void write(const SumOutput& out, int64_t count) {
     for (const int64_t end = std::min(row + count, rows); row < end; ++row) {
       const int64_t image = row / outputs, output = row % outputs;
       const float* from = sums + output * kOutput + image * kAmxPairs;
-      Amx::round(from, from + kHalf, out.bias, to + image * out.image_stride + output * out.pixel_stride, out.columns,
+      if (offsets[image] < 0) continue;
+      Amx::round(from, from + kHalf, out.bias, to + offsets[image] + output * out.pixel_stride, out.columns,
                  out.stream);
     }
   }

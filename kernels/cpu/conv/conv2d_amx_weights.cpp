@@ -86,9 +86,17 @@ class AmxWeights {
       : dw_(dw), z_(z), norm_(normalize_of<bf16>(z.h * z.w, z.c, of_x)), folded_(z.cg == z.c && folds(z.cg, axes)),
         axes_(axes), sums_axes_{folded_ ? folded_axis(axes.rows) : axes.rows,
                                 folded_ ? folded_axis(axes.cols) : axes.cols},
-        x_{x, z.n, z.h, z.w, z.c, z.cg, folded_ ? &axes_ : nullptr}, dy_{dy, z.n, z.ho, z.wo, z.k, z.kg, nullptr},
-        taps_(sums_axes_.rows.taps * sums_axes_.cols.taps), c_blocks_(x_.blocks()), k_blocks_(dy_.blocks()),
-        image_pairs_(ceil_div(z.n, kImagePairs)) {
+        parts_(amx_parts(z.n, sums_axes_.rows, kImagePairs)),
+        x_{x,
+           z.n,
+           z.h,
+           z.w,
+           z.c,
+           z.cg,
+           folded_ ? &axes_ : nullptr,
+           input_parts(parts_, sums_axes_.rows, folded_ ? z.ho : z.h)},
+        dy_{dy, z.n, z.ho, z.wo, z.k, z.kg, nullptr, parts_}, taps_(sums_axes_.rows.taps * sums_axes_.cols.taps),
+        c_blocks_(x_.blocks()), k_blocks_(dy_.blocks()), image_pairs_(ceil_div(dy_.count(), kImagePairs)) {
     if (norm_) x_.norm = &*norm_;
     const Axis& cols = sums_axes_.cols;
     strips_ = cols.taps == 3 && cols.in_step == 1 && cols.tap_step == 1 && cols.in_first == -1 && z.wo == z.w;
@@ -98,8 +106,8 @@ class AmxWeights {
       return 2 * kAmxTile * (c_cut_ * input_rows({0, rows}) * x_.pixels() + k_cut_ * rows * z_.wo);
     };
     groups_ = 1;
-    while (groups_ < z.ho && size(ceil_div(z.ho, groups_)) > kOperands) ++groups_;
-    together_ = groups_ > 1 ? 1 : std::clamp<int64_t>(kOperands / size(z.ho), 1, image_pairs_);
+    while (groups_ < parts_.rows && size(ceil_div(parts_.rows, groups_)) > kOperands) ++groups_;
+    together_ = groups_ > 1 ? 1 : std::clamp<int64_t>(kOperands / size(parts_.rows), 1, image_pairs_);
     ranges_ = sums_size() <= kSmallSums ? std::min(kSumRanges, steps()) : 1;
     in_tiles_ = steps() == 1;
   }
@@ -110,8 +118,8 @@ class AmxWeights {
     const int64_t items = ranges_ * cuts, c_most = ceil_div(c_blocks_, cuts);
     int64_t x_rows = 0, rows = 0;
     for (int64_t g = 0; g < groups_; ++g)
-      x_rows = std::max(x_rows, input_rows(part_of(z_.ho, groups_, g))),
-      rows = std::max(rows, part_of(z_.ho, groups_, g).size());
+      x_rows = std::max(x_rows, input_rows(part_of(parts_.rows, groups_, g))),
+      rows = std::max(rows, part_of(parts_.rows, groups_, g).size());
     const int64_t x_size = 2 * c_most * together_ * x_rows * x_.pixels() * kAmxTile,
                   dy_size = 2 * k_cut_ * together_ * rows * z_.wo * kAmxTile,
                   copied = 2 * std::max(c_most * x_rows * x_.pixels(), k_cut_ * rows * z_.wo) * kAmxTile;
@@ -140,9 +148,8 @@ class AmxWeights {
   // Rows of x that a range of rows of dy needs.
   Range needed_rows(Range rows) const {
     const Axis& a = sums_axes_.rows;
-    const int64_t low = std::max<int64_t>(a.in_first + rows.begin * a.in_step, 0),
-                  high = a.in_first + (rows.end - 1) * a.in_step + (a.taps - 1) * a.tap_step + 1;
-    return {low, std::max(low, std::min(high, x_.rows()))};
+    return x_.existing(
+        {a.in_first + rows.begin * a.in_step, a.in_first + (rows.end - 1) * a.in_step + (a.taps - 1) * a.tap_step + 1});
   }
   int64_t input_rows(Range rows) const { return needed_rows(rows).size(); }
 
@@ -161,7 +168,7 @@ class AmxWeights {
   void transform(const AmxImages& from, Range pairs, Range blocks, const Operand& to, bf16* copy) const {
     for (int64_t m = pairs.begin; m < pairs.end; ++m) {
       const int64_t image = m * kImagePairs, half = to.rows.size() * to.pixels * blocks.size() * kAmxTile;
-      const bool in_place = from.in_place(image) && from.in_place(image + kAmxRows);
+      const bool in_place = from.in_place(image, to.rows) && from.in_place(image + kAmxRows, to.rows);
       if (!in_place) {
         from.gather(image, to.rows, blocks, copy);
         from.gather(image + kAmxRows, to.rows, blocks, copy + half);
@@ -170,10 +177,9 @@ class AmxWeights {
         for (int64_t j = 0; j < to.pixels; ++j)
           for (int64_t d = 0; d < blocks.size(); ++d) {
             const bf16* a =
-                in_place ? from.data + image * from.image() + (r * from.w + j) * from.c + (blocks.begin + d) * kAmxDepth
+                in_place ? from.data + image * from.part() + (r * from.w + j) * from.c + (blocks.begin + d) * kAmxDepth
                          : copy + (((r - to.rows.begin) * to.pixels + j) * blocks.size() + d) * kAmxTile;
-            const TilePair pair{a, a + (in_place ? kAmxRows * from.image() : half),
-                                in_place ? from.image() : kAmxDepth};
+            const TilePair pair{a, a + (in_place ? kAmxRows * from.part() : half), in_place ? from.part() : kAmxDepth};
             bf16* const low = to.row(2 * d, m - pairs.begin, r) + j * kAmxTile;
             if constexpr (transposed) pair_images_transposed(pair, low, low + to.stride());
             else pair_images(pair, low, low + to.stride());
@@ -184,7 +190,8 @@ class AmxWeights {
   void accumulate(Amx& unit, Range own, Range channels, bf16* xs, bf16* ds, bf16* copy, float* sums) const {
     for (int64_t s = own.begin; s < own.end; ++s) {
       const int64_t first = s / groups_ * together_;
-      const Range pairs{first, std::min(first + together_, image_pairs_)}, rows = part_of(z_.ho, groups_, s % groups_);
+      const Range pairs{first, std::min(first + together_, image_pairs_)},
+          rows = part_of(parts_.rows, groups_, s % groups_);
       const Operand x{xs, needed_rows(rows), x_.pixels(), pairs.size()};
       transform<true>(x_, pairs, channels, x, copy);
       for (int64_t k = 0; k < k_blocks_; k += k_cut_) {
@@ -207,7 +214,7 @@ class AmxWeights {
   const bf16* input_row(const Operand& x, int64_t p, int64_t pair, int64_t i, int64_t t) const {
     const Axis& a = sums_axes_.rows;
     const int64_t r = a.in_first + i * a.in_step + t * a.tap_step;
-    return r >= 0 && r < x_.rows() ? x.row(p, pair, r) : nullptr;
+    return r >= x.rows.begin && r < x.rows.end ? x.row(p, pair, r) : nullptr;
   }
 
   struct SumPlace {
@@ -312,6 +319,7 @@ class AmxWeights {
   std::optional<Normalize<bf16>> norm_;
   bool folded_;
   Axes axes_, sums_axes_;
+  AmxParts parts_;
   AmxImages x_, dy_;
   int64_t taps_, c_blocks_, k_blocks_, image_pairs_;
   int64_t c_cut_, k_cut_, groups_, together_, ranges_;
