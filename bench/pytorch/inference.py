@@ -155,7 +155,8 @@ def compare(args, name, width, pixels):
         first = {"ringtape": [args.binary, "predict", f"{folder}/model.safetensors", f"{folder}/image.png"],
                  "onnx": [sys.executable, "-c", FIRST["onnx"], folder],
                  "torch": [sys.executable, "-c", FIRST["torch"], folder, here, name, str(width), str(pixels)]}
-        times = {way: [first_answer(command) for _ in range(max(args.rounds, 3))] for way, command in first.items()}
+        times = {way: [first_answer(command) for _ in range(max(args.rounds, 3))] for way, command in first.items()
+                 if way in ["ringtape", *args.peers]}
         print("  first answer: " + ", ".join(
             f"{way} {statistics.median(t['s'] for t in each):.3f} s, {max(t['peak_bytes'] for t in each) / 1e6:.0f} MB"
             for way, each in times.items()), flush=True)
