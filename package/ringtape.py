@@ -70,19 +70,19 @@ class Transform:
     def _sized(self, image):
         from PIL import Image, ImageOps
 
-        if self.upright:
+        if self.upright and image.getexif().get(0x112) in range(2, 9):
             image = ImageOps.exif_transpose(image)
         width, height = image.size
-        square = self.width == self.height
-        if image.size == (self.width, self.height) and not (square and self.shorter):
-            return image.convert("RGB")
         to = self.width, self.height
-        if square:
+        if self.width == self.height:
             shorter = self.shorter or self.width
             to = shorter * width // min(width, height), shorter * height // min(width, height)
         reduced = image.draft(None, (3 * to[0], 3 * to[1]))  # a large JPEG, decoded at a fraction of its size
         how = Image.Resampling.BICUBIC if self.bicubic else Image.Resampling.BILINEAR
-        image = image.convert("RGB").resize(to, how, box=reduced and reduced[1])
+        right, low = reduced[1][2:] if reduced else image.size
+        # Horizontally first, which Pillow 13 chooses by the sizes.
+        image = _bytes(image).resize((to[0], image.height), how, box=(0, 0, right, image.height))
+        image = image.resize(to, how, box=(0, 0, to[0], low))
         left, top = round((to[0] - self.width) / 2), round((to[1] - self.height) / 2)
         return image.crop((left, top, left + self.width, top + self.height))
 
@@ -97,6 +97,14 @@ class Transform:
         return (x - mean) / deviation
 
 
+def _bytes(image):
+    """RGB, of grey with 16 bits the upper byte, where Pillow cuts off at 255; PGM is scaled."""
+    if image.mode.startswith("I"):
+        scaled = image.convert("I")
+        image = scaled.point(lambda x: x * (1 / 257) + 0.5 if image.format == "PPM" else x * (1 / 256)).convert("L")
+    return image.convert("RGB")
+
+
 def load(target, backbone=False, **flags):
     """The network of a run, a checkpoint or a file of weights as a torch.nn.Module in evaluation mode. It takes images
     (N, C, H, W); `transform` makes them of files, and `classes` names its outputs. With `backbone` it has no last
@@ -109,7 +117,12 @@ def load(target, backbone=False, **flags):
         if not made["python"]:
             raise Error(f"{target}: there is no Python for this network; `ringtape export --out FILE.onnx` writes ONNX")
         scope = {}
-        exec(made["python"], scope)
+        try:
+            exec(made["python"], scope)
+        except ImportError as error:
+            line = next(line for line in made["python"].splitlines() if error.name in line)
+            raise Error(f"{target}: its network needs a module that is not installed, `{line}`; "
+                        "`ringtape export --out FILE.onnx` writes ONNX") from None
         model = scope["model"]
         model.load_state_dict(torch.load(file, weights_only=True), strict=True)
     data = made["data"]

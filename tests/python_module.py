@@ -34,6 +34,23 @@ def image(path, level, width, height):
     path.write_bytes(b"P6\n%d %d\n255\n" % (width, height) + pixels)
 
 
+def odd_images(folder):
+    """Of 16 bits, and large, turned and not."""
+    from PIL import Image
+
+    Path(folder).mkdir()
+    grey = Image.frombytes("I;16", (40, 33), bytes(i * 7 % 256 for i in range(2 * 40 * 33)))
+    for end in "png", "tif", "pgm":
+        grey.save(f"{folder}/grey.{end}")
+    large = Image.merge("RGB", [Image.linear_gradient("L").rotate(a).resize((400, 300)) for a in (0, 90, 180)])
+    exif = Image.Exif()
+    for orientation in 1, 6:
+        exif[0x112] = orientation
+        large.save(f"{folder}/large{orientation}.jpg", exif=exif)
+    large.resize((50, 9)).save(f"{folder}/wide.png")
+    return sorted(map(str, Path(folder).iterdir()))
+
+
 def main():
     for split, count in ("train", 6), ("test", 3):
         for level, name in (40, "cat"), (120, "dog, wild"):
@@ -43,9 +60,11 @@ def main():
     assert error_of(ringtape.run, "train", epoch=1).startswith("unknown flag --epoch; "), "the program's own words"
     assert "no run" in error_of(ringtape.predict, "nobody", "a.ppm")
     ringtape.run("train", run="net", model="resnet18", width=2, **few)
-    ringtape.run("train", run="mlp", model="mlp", hidden=8, overwrite=True, resume=False, **few)
+    ringtape.run("train", run="mlp", model="mlp", hidden=8, overwrite=True, resume=False, exif_orientation=True, **few)
 
     files = sorted(map(str, Path("pets/test").glob("*/*.ppm")))
+    if has("PIL"):
+        files += odd_images("odd")
     for target in "net", "mlp":
         predicted = ringtape.predict(target, *files, top=2)
         assert [one["image"] for one in predicted] == files
@@ -58,6 +77,9 @@ def main():
             for row, one in zip(logits.softmax(1).tolist(), predicted):
                 for top in one["top"]:
                     assert abs(row[model.classes.index(top["class"])] - top["probability"]) < 1e-6, (target, one)
+    if has("torch") and not has("wideresnet"):
+        ringtape.run("train", run="wide", model="wide_resnet", depth=10, widen=1, max_steps=1, **few)
+        assert "github.com/xternalz/WideResNet-pytorch`; `ringtape export" in error_of(ringtape.load, "wide")
     found = {one["name"]: one for one in ringtape.runs()}
     assert found["net"]["model"] == "resnet18" and found["mlp"]["model"] == "mlp", found
     assert 0 <= found["net"]["top-1"] <= 1 and found["mlp"]["time"] > 0, found
