@@ -121,8 +121,9 @@ class TiffReader : public ImageReader {
         path_, ": TIFF data of photometric interpretation ", colours, "; expected grey, RGB, a palette, CMYK or YCbCr");
     uint16_t* map[3] = {};
     if (colours == PHOTOMETRIC_PALETTE && !TIFFGetField(tiff_, TIFFTAG_COLORMAP, &map[0], &map[1], &map[2])) damaged();
-    RT_CHECK_AS(FormatError, kind == SAMPLEFORMAT_UINT && bits <= 16, path_, ": TIFF data of ", samples, " samples of ",
-                bits, " bits, of format ", kind, "; expected whole numbers of at most 16 bits");
+    const bool known = bits == 16 || (bits <= 8 && 8 % bits == 0);
+    RT_CHECK_AS(FormatError, kind == SAMPLEFORMAT_UINT && known, path_, ": TIFF data of ", samples, " samples of ",
+                bits, " bits, of format ", kind, "; expected whole numbers of 1, 2, 4, 8 or 16 bits");
     check_bands(samples, colours);
     check_image_size(path_, size_, 0, 1, memory_.content);
     const int64_t pixels = size_.height * size_.width, expansion = most_expansion(compression);
