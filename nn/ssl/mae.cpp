@@ -140,7 +140,7 @@ const RegisterMethod register_mae({.name = "mae",
                                    .settings = MaeOptions{},
                                    .make = make_mae,
                                    .least_views = 1,
-                                   .each_image = true,
+                                   .apart = true,
                                    .model = "vit_tiny"});
 
 }  // namespace

@@ -129,6 +129,7 @@ struct MethodEntry {
   bool any_views = false;   // accepts more than two views of an image, and small ones
   int64_t least_views = 2;  // of an image
   bool each_image = false;  // compares the images of a batch only by batch normalisation
+  bool apart = false;       // does not compare them at all
   // Throws UsageError if these settings cannot learn from such batches; null: they always can.
   void (*check)(const Settings& settings, const BatchPlan& batch) = nullptr;
   bool repeats = false;         // its steps do the same work as long as their shapes and Module::form() stay

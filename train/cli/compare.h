@@ -61,10 +61,15 @@ struct Otherwise {
 };
 Comparison comparison_of(const Invocation& invocation, const Otherwise& otherwise);
 
-// Runs all trainings that have not been run yet.
+// Runs all trainings that have not been run yet. One that fails is told, and the next ones follow. Throws the failure
+// if all have failed, and UsageError at once if the first has flags that it refuses.
 struct TrainedRuns {
-  std::vector<std::vector<FinishedRun>> runs;  // by training, then by seed; without those that were left out
+  std::vector<std::vector<FinishedRun>> runs;  // by training, then by seed; without those that failed or were left out
   int stopped = 0;                             // exit code of the run that a signal stopped; else zero
+  std::vector<std::string> failures;           // one line each
+
+  void check() const;        // throws Error if there are any
+  std::string note() const;  // them, to end a text with; "" if there are none
 };
 TrainedRuns train_all(const Comparison& comparison);
 

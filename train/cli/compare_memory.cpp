@@ -107,6 +107,7 @@ int compare_memory(const Invocation& invocation) {
                                         options.step.optimizer.name, double(all) / 1e6);
   write_findings(c, {title, memory_table(rows), kNotes}, "memory",
                  {{"parameters", all}, {"memory", memory_json(rows)}});
+  trained.check();
   return 0;
 }
 

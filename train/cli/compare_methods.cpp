@@ -150,10 +150,12 @@ int compare_methods(const Invocation& invocation) {
   for (size_t i = 0; i < rows.size(); ++i) rows[i].compared.under.runs = std::move(trained.runs[i]);
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.group < b.group; });
   std::vector<ComparedMethod> all;
-  for (Row& row : rows) all.push_back(std::move(row.compared));
+  for (Row& row : rows)
+    if (!row.compared.under.runs.empty()) all.push_back(std::move(row.compared));
   const std::string title = title_of(options);
-  write_findings(c, {title, methods_table(all), notes_of(c, all), methods_plot(all, title)}, "methods",
-                 {{"protocol", protocol_of(all)}, {"methods", methods_json(all)}});
+  write_findings(c, {title, methods_table(all), concat(notes_of(c, all), trained.note()), methods_plot(all, title)},
+                 "methods", {{"protocol", protocol_of(all)}, {"methods", methods_json(all)}});
+  trained.check();
   return 0;
 }
 

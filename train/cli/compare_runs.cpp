@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <sstream>
@@ -118,8 +119,14 @@ TrainedRuns train_all(const Comparison& c) {
         try {
           out.stopped = run_one(c, r);
         } catch (const OutOfMemory& e) {
-          if (!c.measures) throw;
           say(c, concat("  does not fit: ", e.what()));
+          if (!c.measures) out.failures.push_back(e.what());
+          continue;
+        } catch (const Error& e) {
+          const bool first = std::ranges::all_of(out.runs, &std::vector<FinishedRun>::empty);
+          if (first && dynamic_cast<const UsageError*>(&e)) throw;
+          say(c, concat("  failed: ", e.what()));
+          out.failures.push_back(e.what());
           continue;
         }
         if (out.stopped) {
@@ -132,7 +139,20 @@ TrainedRuns train_all(const Comparison& c) {
       RT_CHECK_AS(Error, done, r.path, ": the training ended without a summary");
       out.runs[i].push_back(std::move(*done));
     }
+  if (std::ranges::all_of(out.runs, &std::vector<FinishedRun>::empty)) out.check();
   return out;
+}
+
+void TrainedRuns::check() const {
+  if (failures.empty()) return;
+  throw Error(failures.size() == 1 ? failures[0]
+                                   : concat(failures.size(), " trainings failed; the first: ", failures[0]));
+}
+
+std::string TrainedRuns::note() const {
+  std::string out;
+  for (const std::string& each : failures) out += concat(out.empty() ? " Failed: " : "; ", each);
+  return out.empty() ? "" : out + ".";
 }
 
 void write_findings(const Comparison& c, const Findings& f, const std::string& key, Json rows) {
@@ -152,7 +172,9 @@ void write_findings(const Comparison& c, const Findings& f, const std::string& k
   if (!drawn) return;
   std::vector<std::string> runs;
   for (const Contender& training : c.trainings)
-    for (const std::string& seed : c.seeds) runs.push_back(run_of(c, training, seed).path);
+    for (const std::string& seed : c.seeds)
+      if (const std::string path = run_of(c, training, seed).path; is_there(path + "/metrics.jsonl"))
+        runs.push_back(path);
   Json comparison{{"title", f.title}, {"notes", f.notes}};
   comparison.update(f.table.json());
   write_report(concat(c.out, "/", kReport), runs, comparison);

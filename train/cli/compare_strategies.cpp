@@ -66,21 +66,21 @@ int compare_strategies(const Invocation& invocation) {
     c.out = concat("runs/compare-", varied_names(combinations[0]), options.model.name, "-", options.data.set.name);
   TrainedRuns trained = train_all(c);
   if (trained.stopped) return trained.stopped;
+  for (size_t i = 0; i < all.size(); ++i) all[i].runs = std::move(trained.runs[i]);
+  std::erase_if(all, [](const ComparedStrategy& s) { return s.runs.empty(); });
   std::vector<const ComparedStrategy*> rows;
-  for (size_t i = 0; i < all.size(); ++i) {
-    all[i].runs = std::move(trained.runs[i]);
-    rows.push_back(&all[i]);
-  }
+  for (const ComparedStrategy& s : all) rows.push_back(&s);
   const std::string notes = concat(
       c.seeds_text(), ". ", best_text(rows),
       "Speed-up: images/s divided by those of the first row. Peak: memory of tensors, maximum over the devices. ",
       "Model state: weights, gradients, optimizer and average, maximum over the ranks. ",
       sweep ? "" : formula(all, options),
       "Sent: bytes of all-reduce per rank (a reduce-scatter or an all-gather is half of one), or transfers between ",
-      "the devices of dp. ", "Hidden: part of the communication time in which rank 0 did not wait.");
+      "the devices of dp. ", "Hidden: part of the communication time in which rank 0 did not wait.", trained.note());
   const std::string title = title_of(options);
   write_findings(c, {title, comparison_table(all), notes, comparison_plot(all, title)}, "strategies",
                  {{"strategies", comparison_json(all)}});
+  trained.check();
   return 0;
 }
 

@@ -90,7 +90,8 @@ std::string folder_of(const Combination& settings) {
   std::string out;
   for (const auto& [name, text] : settings) {
     out += name + "-";
-    for (const char c : text) out += std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' ? c : '-';
+    for (const char c : text)
+      out += std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '+' ? c : '-';
     out += "-";
   }
   return out;

@@ -51,15 +51,15 @@ MethodPlan method_plan(const TrainOptions& o) {
 void check_pretraining(const TrainOptions& o, int ranks) {
   const nn::MethodEntry& entry = nn::find_method(o.method.name);
   const int64_t batch = o.trainer.batch_size;
-  const int64_t least = entry.each_image && o.parallel.sync_bn && ranks > 1 ? 1 : 2;
+  const int64_t least = entry.apart || (entry.each_image && o.parallel.sync_bn && ranks > 1) ? 1 : 2;
   RT_CHECK_AS(UsageError, batch >= least * ranks, "--batch-size ", batch, ": ", entry.name,
-              " compares the images of a batch; each of ", ranks, ranks == 1 ? " rank" : " ranks", " needs at least ",
-              least, entry.each_image && least == 2 && ranks > 1 ? "; with --sync-bn, 1" : "");
+              entry.apart ? ": each of " : " compares the images of a batch; each of ", ranks,
+              ranks == 1 ? " rank" : " ranks", " needs at least ", least,
+              entry.each_image && least == 2 && ranks > 1 ? "; with --sync-bn, 1" : "");
   RT_CHECK_AS(UsageError, batch % ranks == 0, "--batch-size ", batch, ": not a multiple of the ", ranks,
               " ranks; each needs the same number of images");
   RT_CHECK_AS(UsageError, o.step.accumulate == 1, "--accumulate ", o.step.accumulate, ": ", entry.name,
-              " compares all images of a batch, so that it cannot be computed in parts; use a smaller --batch-size, or "
-              "more ranks");
+              " is computed for all images of a batch at once; use a smaller --batch-size, or more ranks");
   const ViewOptions& views = o.views;
   RT_CHECK_AS(UsageError, views.count >= entry.least_views && (views.count <= 2 || entry.any_views), "--views ",
               views.count, ": ", entry.name, " takes ", entry.least_views,

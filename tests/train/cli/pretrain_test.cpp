@@ -277,7 +277,7 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
       {"--method simclr --base-lr 0", "--base-lr: expected a number above 0"},
       {"--method simclr --knn-temperature 0", "a number of at least 1e-06"},
       {"--method simclr --gather-distributed", "--gather-distributed: needs several ranks"},
-      {"--method simclr --batch-size 1", "--batch-size 1"},
+      {"--method simclr --batch-size 1", "--batch-size 1: simclr compares the images of a batch"},
       {"--method simclr --batch-size 200", "--batch-size 200: larger than the 136"},
       {"--method simclr --views 3", "--views 3: simclr takes 2 views"},
       {"--method simclr --small-views 2", "--small-views 2: simclr compares exactly two views"},

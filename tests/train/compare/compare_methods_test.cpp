@@ -194,6 +194,14 @@ TEST_F(CompareMethodsCommand, TakesSettingsOfWhatThePresetChooses) {
     EXPECT_MENTIONS(config, line);
 }
 
+TEST_F(CompareMethodsCommand, GoesOnAfterAMethodThatRefusesItsFlags) {
+  const std::string flags = "--strategies single --epochs 1 --projection-hidden 32 --projection-dim 16 --methods ";
+  expect_error(flags + "simclr,mae", 1, "mae-single-1-seed-0: --method mae: hides tokens of a vision transformer");
+  EXPECT_EQ(parse_json(file("compare.json"))["methods"].size(), 1u);
+  EXPECT_MENTIONS(file("report.html"), "simclr");
+  expect_error(flags + "mae,simclr --out other", 2, "--method mae: hides tokens of a vision transformer");
+}
+
 TEST_F(CompareMethodsCommand, SwitchesAreThoseThatAreAskedFor) {
   ASSERT_EQ(run("--methods simclr,simsiam --strategies ddp --devices 2 --sync-bn off --gather both --epochs 1 --json "
                 "--projection-hidden 32 --projection-dim 16 --prediction-hidden 16"),

@@ -183,6 +183,18 @@ TEST_F(SweepCommand, TrainsAllCombinationsAndGoesOn) {
   EXPECT_EQ(parse_json(file("compare.json"))["strategies"][3]["test_loss"], rows[3]["test_loss"]);
 }
 
+TEST_F(SweepCommand, GoesOnAfterATrainingThatFails) {
+  expect_error("--vary lr=100000,1e-3 --hidden 4 --optimizer sgd --seeds 1", 1,
+               "lr-1e+05-single-1-seed-1: the train loss");
+  EXPECT_MENTIONS(out, "  failed: lr-1e+05-single-1-seed-1: the train loss became ");
+  const Json rows = parse_json(file("compare.json"))["strategies"];
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["settings"], (Json{{"lr", "0.001"}}));
+  EXPECT_MENTIONS(file("compare.md"), ". Failed: lr-1e+05-single-1-seed-1: the train loss became ");
+  expect_error("--vary lr=100000,200000 --hidden 4 --optimizer sgd --seeds 1 --out all", 1,
+               "2 trainings failed; the first: ");
+}
+
 TEST_F(CompareCommand, AWrongSweepTrainsNothing) {
   for (const auto& [flags, part] : std::vector<std::pair<std::string, std::string>>{
            {"lrr=1,2", "--vary: unknown key 'lrr'; did you mean lr?"},
