@@ -72,19 +72,24 @@ struct Judged {
   Json settings;
 };
 
-using Judge = Judged (*)(const Invocation&, const Features& bank, const Features& queries, const RunSetup&);
+// `of_run`: the settings of the run, for what no flag says.
+using Judge = Judged (*)(const Invocation&, const EvaluationOptions& of_run, const Features& bank,
+                         const Features& queries, const RunSetup&);
 
-Judged by_neighbours(const Invocation& invocation, const Features& bank, const Features& queries,
-                     const RunSetup& task) {
-  Knn knn;
+Judged by_neighbours(const Invocation& invocation, const EvaluationOptions& of_run, const Features& bank,
+                     const Features& queries, const RunSetup& task) {
+  Knn knn = of_run.knn;
   knn.k = number_flag<int64_t>(invocation, "knn-k", 1, 1'000'000'000, knn.k);
   knn.temperature = number_flag(invocation, "knn-temperature", 1e-6, 1e6, knn.temperature);
+  RT_CHECK_AS(UsageError, knn.k <= bank.size(), "--knn-k ", knn.k, ": more neighbours than the ", bank.size(),
+              " training images; choose a smaller one");
   return {knn_tally(queries, bank, task.data.train.classes, knn),
           fmt::format("kNN, k {}, temperature {:g}", knn.k, knn.temperature),
           {{"k", knn.k}, {"temperature", knn.temperature}}};
 }
 
-Judged by_a_layer(const Invocation& invocation, const Features& bank, const Features& queries, const RunSetup& task) {
+Judged by_a_layer(const Invocation& invocation, const EvaluationOptions&, const Features& bank, const Features& queries,
+                  const RunSetup& task) {
   LinearProbe probe;
   probe.epochs = number_flag<int64_t>(invocation, "probe-epochs", 1, 1'000'000, probe.epochs);
   probe.lr = number_flag(invocation, "probe-lr", 0.0, 1e6, probe.lr);
@@ -127,7 +132,7 @@ template <Judge judge> int test_features(const Invocation& invocation, Trained t
     check_finite(concat(trained.weights, ": the features of the ", title, " images"), out.x);
     return out;
   };
-  const auto limit = number_flag<int64_t>(invocation, "knn-bank", 0, 1'000'000'000, 0);
+  const auto limit = number_flag<int64_t>(invocation, "knn-bank", 0, 1'000'000'000, by_knn ? trained.judged.bank : 0);
   RT_CHECK_AS(UsageError, limit == 0 || by_knn,
               "--knn-bank: needs --protocol knn; the linear probe uses all training images");
   const Dataset &train = task.data.train, &test = task.data.test;
@@ -137,7 +142,8 @@ template <Judge judge> int test_features(const Invocation& invocation, Trained t
   const int64_t queried = kEvalBatch * options.trainer.limit_eval_batches;
   const Features bank = features(train, "train", limit > 0 ? shuffled() : all_samples(train), limit),
                  queries = features(test, "test", evenly(test.size(), queried > 0 ? queried : test.size()), 0);
-  print_judged(invocation, trained.weights, task, judge(invocation, bank, queries, task), bank, queries);
+  print_judged(invocation, trained.weights, task, judge(invocation, trained.judged, bank, queries, task), bank,
+               queries);
   return 0;
 }
 
@@ -173,6 +179,7 @@ Command evaluate_command() {
   command.positionals = 1;
   const Knn knn;
   const LinearProbe probe;
+  const auto of_run = [](const std::string& otherwise) { return concat("that of the run, else ", otherwise); };
   command.flags = {
       {"Evaluation", "protocol", "NAME",
        "what to measure: test (the outputs), knn (the features, by the nearest training images), linear (the features, "
@@ -182,11 +189,11 @@ Command evaluate_command() {
        "also write the outputs, (images, classes) in the data set's order, as a safetensors file", ""},
       {"Evaluation", "per-class", "", "also the recall, precision and F1 of each class", ""},
       {"Evaluation", "confusion", "", "also how often images of each class are taken for each class", ""},
-      {"Evaluation", "knn-k", "N", "knn: number of nearest training images that vote", std::to_string(knn.k)},
+      {"Evaluation", "knn-k", "N", "knn: number of nearest training images that vote", of_run(std::to_string(knn.k))},
       {"Evaluation", "knn-temperature", "X", "knn: a neighbour's vote is weighted by exp(cosine / X)",
-       shortest(knn.temperature)},
+       of_run(shortest(knn.temperature))},
       {"Evaluation", "knn-bank", "N",
-       "knn: number of training images, drawn by --seed, that are searched for neighbours; 0: all", "0"},
+       "knn: number of training images, drawn by --seed, that are searched for neighbours; 0: all", of_run("0")},
       {"Evaluation", "probe-epochs", "N", "linear: epochs of SGD on the features, with a cosine schedule",
        std::to_string(probe.epochs)},
       {"Evaluation", "probe-lr", "X", "linear: initial learning rate", shortest(probe.lr)}};

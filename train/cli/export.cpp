@@ -44,16 +44,18 @@ static int run_export(const Invocation& invocation) {
   RT_CHECK_AS(UsageError, out && (as_onnx || is_weights_name(*out)),
               "export: needs --out FILE.safetensors, FILE.pth or FILE.onnx, the file for the weights",
               out ? concat(", got '", *out, "'") : "");
-  const Trained trained = find_trained(invocation, "export");
+  Trained trained = find_trained(invocation, "export");
+  trained.train = trained.test = false;
   const std::string name = std::filesystem::path(*out).filename().string(), readme = as_onnx ? "" : readme_of(*out);
   check_output(trained, "out", *out);
   const bool ours = as_onnx || !is_there(readme) || read_file(readme).find(concat('`', name, '`')) != std::string::npos;
   RT_CHECK_AS(UsageError, ours, readme, ": is in the way, a text that no export has written; choose another --out");
-  const std::optional<ModelSpec> shown = invocation.flag("data") ? std::nullopt : spec_in_file(trained);
-  const RunSetup task(resolve(trained.options), trained.beginning_without_images(shown));
+  const std::optional<Dataset> image = image_in_file(trained);
+  const bool shown = image && !is_own(trained.header.metadata);  // by the tensors of another program's file
+  const RunSetup task(resolve(trained.options), image ? trained.beginning_with(*image) : trained.beginning());
   const std::string last = last_layer_of(*task.model);
   const auto has = [&](const std::string& layer) { return trained.header.find(layer + ".weight") != nullptr; };
-  const bool has_last = shown ? shown->classes > 0 : last.empty() || has(last) || has("backbone." + last);
+  const bool has_last = shown ? image->classes > 0 : last.empty() || has(last) || has("backbone." + last);
   const bool backbone = invocation.has("backbone") || !has_last;
   load_trained(trained, task, backbone);
   std::map<std::string, std::string> metadata;  // nothing is known of another program's training, but its images

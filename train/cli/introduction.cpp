@@ -71,7 +71,7 @@ static std::string model_line(const RunSetup& task, const Trainer& trainer) {
 
 static std::string weights_line(const RunSetup& task) {
   const Dataset& d = task.data.train;
-  const auto& [last_layer, others, prefix, own, left_out, resampled] = task.initial;
+  const auto& [last_layer, others, prefix, own, left_out, resampled] = *task.initial;
   return concat(
       "begin  ", task.options.weights, prefix.empty() ? "" : concat(", below '", printable(prefix), "'"),
       last_layer ? "" : ", with a new last layer",
@@ -118,7 +118,7 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
                          with_commas(task.tested->test.size()), " test images"));
   out.push_back(model_line(task, trainer));
   if (const std::string note = warmup_beyond_end(trainer.schedule()); !note.empty()) out.push_back("note   " + note);
-  if (!task.options.weights.empty()) out.push_back(weights_line(task));
+  if (task.initial) out.push_back(weights_line(task));
   if (world.size() > 1) out.push_back(ranks_line(task.options, world));
   if (world.size() > 1 && task.options.parallel.entry().shards())
     out.push_back(shards_line(task, trainer, world.size()));

@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <filesystem>
 #include <iterator>
+#include <limits>
 
 #include "comm/job/place.h"
 #include "comm/launch/launch.h"
 #include "core/log.h"
 #include "core/printable.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/cli/introduction.h"
 #include "train/cli/restarted.h"
 #include "train/cli/standard_streams.h"
@@ -50,6 +53,19 @@ std::optional<FoundWeights> initial_weights(const Invocation& invocation) {
   return out;
 }
 
+// A resumed run stays with what it began with, which its checkpoints do not need any more. Throws UsageError if a flag
+// names other weights.
+void keep_weights(TrainOptions& options, const TrainOptions& before, const std::string& path) {
+  const std::string &now = options.weights, &then = before.weights;
+  std::error_code ignored;  // one of them is not there
+  const bool gone = !then.empty() && !is_there(then),
+             same = now == then || std::filesystem::equivalent(now, then, ignored),
+             other = !same || options.weights_key != before.weights_key;
+  RT_CHECK_AS(UsageError, !other || gone, "--weights ", now, ": ", path, " began with ",
+              then.empty() ? "random weights" : then, "; leave it out, or choose another --run");
+  options.weights = then, options.weights_key = before.weights_key;
+}
+
 // The options of the command line. A resumed run keeps its settings, and the flags must not contradict them.
 TrainOptions training_options(const Invocation& invocation, Use use, std::vector<std::string>& notes) {
   TrainOptions options, before;
@@ -68,6 +84,7 @@ TrainOptions training_options(const Invocation& invocation, Use use, std::vector
   if (weights && path.empty()) given.push_back(weights->settings);
   std::ranges::move(apply_flags(options, invocation, given), std::back_inserter(notes));
   if (weights) options.weights = weights->weights, options.weights_key = weights->set;
+  if (!path.empty()) keep_weights(options, before, path);
   if (std::string& precision = options.execution.precision; !path.empty() && (precision.empty() || precision == "auto"))
     precision = before.execution.precision;
   RT_CHECK_AS(UsageError, use == Use::pretrain || !options.self_supervised(), "these are settings of ",
@@ -119,9 +136,11 @@ bool train_on_rank(TrainOptions options, const World& world, const Invocation& i
 
 std::unique_ptr<RunSetup> set_up(TrainOptions options, const std::string& path, bool leads,
                                  const std::function<void()>& reading) {
+  constexpr int64_t kAllSteps = std::numeric_limits<int64_t>::max();
   const TrainedOn before = path.empty() ? TrainedOn() : read_trained_on(concat(path, "/", kTrainedOnFile));
-  auto out =
-      std::make_unique<RunSetup>(std::move(options), Beginning{.data = before, .leads = leads, .reading = reading});
+  const bool trained = !path.empty() && !Checkpoints(path + "/checkpoints", 1).steps_until(kAllSteps).empty();
+  auto out = std::make_unique<RunSetup>(
+      std::move(options), Beginning{.data = before, .leads = leads, .reading = reading, .weights = !trained});
   check_classes(out->data.train, before, "--resume: " + path, "bring them back, or choose another --run");
   if (path.empty()) return out;
   check_files(out->data, concat(path, "/", kDataFilesFile));

@@ -1,6 +1,8 @@
 #include "train/cli/trained.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <memory>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
@@ -8,6 +10,7 @@
 #include "core/log.h"
 #include "nn/init.h"
 #include "train/cli/common.h"
+#include "train/data/files/encoded_images.h"
 #include "train/data/sets/shapes.h"
 #include "train/inference/find_weights.h"
 #include "train/io/file.h"
@@ -33,6 +36,13 @@ void check_generated(const TrainOptions& options, const std::string& file, const
                 " generated images; if this is intended, confirm it with --", flag, " ", size);
 }
 
+bool has_data_flag(const Invocation& invocation) {
+  const std::vector<Flag> flags = option_flags(Use::load);
+  return std::ranges::any_of(flags, [&](const Flag& flag) {
+    return flag.group.starts_with("Data") && (invocation.flag(flag.name) || invocation.has(flag.name));
+  });
+}
+
 }  // namespace
 
 TrainOptions options_of(const Invocation& invocation, Given settings) {
@@ -54,12 +64,13 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   apply_settings(of_run, {settings});  // it is read as a whole
   if (settings.file == weights) check_generated(of_run, weights, invocation);
   out.options = options_of(invocation, settings);
-  const EvaluationOptions& judged = of_run.evaluation;  // features learnt without labels are tested as in their run
+  const EvaluationOptions& judged = out.judged = of_run.evaluation;  // features learnt without labels are tested alike
   if (command == "evaluate" && !judged.data.empty() && !invocation.flag("data") && !invocation.flag("data-dir"))
     out.options.data.set.name = judged.data, out.options.data.dir = judged.dir;
   out.options.data.val_size = 0, out.options.weights_key.clear();
   out.header = read_weights_header(out.weights, out.set);
   out.data = trained_on(out.header.metadata, out.weights);
+  out.new_images = is_own(out.header.metadata) ? has_data_flag(invocation) : invocation.flag("data") != nullptr;
   if (invocation.flag("normalize")) out.data.mean.clear(), out.data.deviation.clear();
   out.check_first({{1, 1, 1}, 1, out.options.model.chosen()}, false);
   return out;
@@ -77,16 +88,69 @@ Beginning Trained::beginning() const {
           .labels = command == "evaluate"};
 }
 
-std::optional<ModelSpec> spec_in_file(const Trained& trained) {
+namespace {
+
+// Files that are not there, and how they were read.
+class NoFiles final : public EncodedImages {
+ public:
+  explicit NoFiles(const ImageReading& reading) : reading_(reading) {}
+  int64_t size() const override { return 0; }
+  std::string name(int64_t) const override { return {}; }
+  int64_t bytes(int64_t) const override { return 0; }
+  int64_t changed(int64_t) const override { return 0; }
+  std::string read(int64_t) const override { return {}; }
+  std::string path(int64_t) const override { return {}; }
+  ImageReading reading() const override { return reading_; }
+
+ private:
+  ImageReading reading_;
+};
+
+Dataset one_image(const std::string& name, const std::string& source, const Shape& image, int64_t classes) {
+  return {.name = name,
+          .source = source,
+          .images = zeros({1, image[0], image[1], image[2]}, DType::u8),
+          .labels = zeros({1}, DType::i64),
+          .classes = int(classes),
+          .mean = {},
+          .deviation = {}};
+}
+
+// The network's names and its last layer's.
+struct NetworkNames {
+  NetworkNames(const Trained& trained, const Shape& image) {
+    const nn::NoInit names_alone;
+    const auto network = find_model(trained.options.model.name).make({image, 1, trained.options.model.chosen()});
+    last = last_layer_of(*network);
+    for (const NamedTensor& t : weights_of(*network)) own.push_back(t.name);
+  }
+  std::string last;
+  std::vector<std::string> own;
+};
+
+std::optional<Dataset> image_in_own_file(const Trained& trained) {
+  const TrainedOn& known = trained.data;
+  if (trained.new_images || known.image.empty() || known.mean.size() != size_t(known.image[2])) return {};
+  const Shape image{known.image[0], known.image[1], known.image[2]};
+  const bool classifies = trained.header.find(NetworkNames(trained, image).last + ".weight");
+  if (classifies && known.class_names.empty()) return {};
+  const Selection& set = trained.options.data.set;
+  Dataset out = one_image(set.name, trained.weights, image, int64_t(known.class_names.size()));
+  out.mean = known.mean, out.deviation = known.deviation, out.class_names = known.class_names;
+  Settings settings = set.chosen();
+  if (find_field(settings, "image-size")) out.encoded = std::make_shared<NoFiles>(known.reading);
+  return out;
+}
+
+}  // namespace
+
+std::optional<Dataset> image_in_file(const Trained& trained) {
   constexpr int64_t kSmall = 32, kImageNet = 224, kMaxClasses = 1'000'000;
-  if (is_own(trained.header.metadata)) return {};
-  const Settings settings = trained.options.model.chosen();
-  const nn::NoInit names_alone;
-  const auto network = find_model(trained.options.model.name).make({{kSmall, kSmall, 3}, 1, settings});
-  const std::string last = last_layer_of(*network);
-  std::vector<std::string> file, own;
+  if (is_own(trained.header.metadata)) return image_in_own_file(trained);
+  if (trained.new_images) return {};
+  const auto [last, own] = NetworkNames(trained, {kSmall, kSmall, 3});
+  std::vector<std::string> file;
   for (const TensorEntry& t : trained.header.tensors) file.push_back(t.name);
-  for (const NamedTensor& t : weights_of(*network)) own.push_back(t.name);
   const NamesInFile names = find_names(file, own, last);
   const auto shape_of = [&](const std::string& name) {
     const auto found = names.of.find(name);
@@ -98,21 +162,13 @@ std::optional<ModelSpec> spec_in_file(const Trained& trained) {
   const int64_t side = first[2] >= 7 ? kImageNet : kSmall, classes = head.size() == 2 ? head[0] : 0;
   RT_CHECK_AS(FormatError, classes <= kMaxClasses, trained.weights, ": its last layer has ", classes,
               " classes; at most ", kMaxClasses, " are expected");
-  return ModelSpec{{side, side, first[1]}, classes, settings};
+  return one_image("images of another program", trained.weights, {side, side, first[1]}, classes);
 }
 
-Beginning Trained::beginning_without_images(const std::optional<ModelSpec>& shown) const {
+Beginning Trained::beginning_with(const Dataset& images) const {
   Beginning out = beginning();
-  out.train = out.test = false;
-  if (!shown) return out;
-  out.load = [this, spec = *shown](const DataRequest&) {
-    const Dataset one{.name = "images of another program",
-                      .source = weights,
-                      .images = zeros({1, spec.image[0], spec.image[1], spec.image[2]}, DType::u8),
-                      .labels = zeros({1}, DType::i64),
-                      .classes = int(std::max<int64_t>(spec.classes, 1)),
-                      .mean = {},
-                      .deviation = {}};
+  out.load = [one = images](const DataRequest&) mutable {
+    one.classes = std::max(one.classes, 1);
     return Splits{one, one};
   };
   return out;

@@ -15,20 +15,21 @@ namespace ringtape::cli {
 TrainOptions options_of(const Invocation& invocation, Given settings);
 
 struct Trained {
-  std::string command;   // the command's name
-  std::string weights;   // path of the file,
-  std::string set = {};  // and which weights in it; see read_weights
-  TrainOptions options;  // the run's options, adapted to this machine, with the flags applied
-  TrainedOn data;        // what the file says about its data
+  std::string command;            // the command's name
+  std::string weights;            // path of the file,
+  std::string set = {};           // and which weights in it; see read_weights
+  TrainOptions options;           // the run's options, adapted to this machine, with the flags applied
+  TrainedOn data;                 // what the file says about its data
+  EvaluationOptions judged = {};  // how the run tested its features
   SafetensorsHeader header = {};
   bool train = true, test = true;  // which images are needed
+  bool new_images = false;         // whether flags say how other images are read
 
   // The Beginning of the setup that loads the weights: its images are normalised as in the training unless --normalize
   // was given, and the network is checked against the file's tensors before it is created.
   Beginning beginning() const;
-  // The same without images, for a command that needs only their shape. `shown`: not from the data set, but as the
-  // tensors of a file show it.
-  Beginning beginning_without_images(const std::optional<ModelSpec>& shown) const;
+  // The same with this one in place of the training images, for a command that needs only what they were like.
+  Beginning beginning_with(const Dataset& images) const;
   void check_first(const ModelSpec& spec, bool image_known) const;  // check_first_weight()
 };
 
@@ -37,10 +38,11 @@ struct Trained {
 // the settings say.
 Trained find_trained(const Invocation& invocation, const std::string& command);
 
-// What the tensors of a file of another program show of its network: the number of classes by its last layer, 0 if it
-// has none; by its first convolution the channels of the images, and for which of two usual sizes they are. Nothing if
-// the file is this project's or has no such network.
-std::optional<ModelSpec> spec_in_file(const Trained& trained);
+// One image, without content, that stands for those of the training: as a file of this project says, or as the tensors
+// of another program's show: the number of classes by its last layer, 0 if it has none; by its first convolution the
+// channels of the images, and for which of two usual sizes they are. Nothing if the file does not say, or flags name
+// other images.
+std::optional<Dataset> image_in_file(const Trained& trained);
 
 // Loads the file's weights into the task's model. With `features`, the last layer may be absent from the file or have
 // other classes. Throws Error for weights that are not finite.

@@ -19,7 +19,7 @@ struct Task {
   std::optional<Splits> tested = {};              // whose features are tested instead of those of `data`
   std::string model_name = {}, method_name = {};  // method_name: empty with labels
   ModelSpec spec = {};
-  LoadedWeights initial = {};                       // what a file of initial weights has
+  std::optional<LoadedWeights> initial = {};        // what a file of initial weights has, if one was read
   std::unique_ptr<nn::Module> model = {};           // the network of that name, or a method whose backbone it is
   std::unique_ptr<nn::DataParallel> replicas = {};  // of `model`, for dp and ddp2; null otherwise
 

@@ -58,7 +58,7 @@ std::optional<Splits> load_tested(const TrainOptions& o, const Beginning& beginn
 }
 
 // Loads the initial weights into a network, if the options name any.
-LoadedWeights load_weights(const TrainOptions& o, nn::Module& network, const Dataset& train) {
+std::optional<LoadedWeights> load_weights(const TrainOptions& o, nn::Module& network, const Dataset& train) {
   const std::string& path = o.weights;
   if (path.empty()) return {};
   const TrainedOn before = trained_on(read_weights_header(path, o.weights_key).metadata, path);
@@ -201,10 +201,11 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
   spec = {data.train.image(), data.train.classes, options.model.chosen()};
   if (beginning.train) spec.images = [this] { return first_images(options, data, device); };
   if (beginning.check) beginning.check(spec);
-  const auto make = [this]() -> std::unique_ptr<nn::Module> {
+  const auto make = [this, &beginning]() -> std::unique_ptr<nn::Module> {
     if (options.self_supervised()) {
       MethodPlan plan = method_plan(options);
-      plan.load = [this](nn::Module& backbone) { initial = load_weights(options, backbone, data.train); };
+      if (beginning.weights)
+        plan.load = [this](nn::Module& backbone) { initial = load_weights(options, backbone, data.train); };
       return make_method(plan, spec);
     }
     auto out = find_model(model_name).make(spec);
@@ -213,7 +214,7 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
     return out;
   };
   model = make();
-  if (!options.self_supervised()) initial = load_weights(options, *model, data.train);
+  if (!options.self_supervised() && beginning.weights) initial = load_weights(options, *model, data.train);
   if (device != Device{}) nn::move_to(*model, device);
   const comm::Devices devices = devices_of(options.parallel, device.type);
   if (devices.empty()) return;

@@ -18,6 +18,7 @@ struct Beginning {
   bool leads = true;                   // whether this process prints messages and shows progress
   std::function<void()> reading = {};  // called before images are read or generated, if that takes time
   bool train = true, test = true;      // which images are needed; see DataRequest
+  bool weights = true;                 // whether initial weights are read: not if a checkpoint has later ones
   bool labels = true;                  // whether images without labels are refused, unless none are learnt
   std::function<Splits(const DataRequest&)> load = {};  // in place of the data set's own; null: that
 };

@@ -9,7 +9,6 @@
 #include "train/data/dataset.h"
 #include "train/data/image/image_file.h"
 #include "train/io/json.h"
-#include "train/io/safetensors.h"
 
 namespace ringtape {
 namespace {
@@ -54,56 +53,6 @@ TEST_F(OwnImagesTest, WhatWasTrainedWithoutLabelsIsExported) {
   EXPECT_MENTIONS(file("out"), "(13, 16) of the train images");
   EXPECT_MENTIONS(refused("predict one flat/1.png"), "knows no classes; train a last layer");
   EXPECT_MENTIONS(refused("evaluate one --protocol knn", 1), "images without labels train with");
-}
-
-// Pretraining, a test of its features, training with few labels, features of other images; each finds by itself which
-// network it is and where the images are.
-TEST_F(OwnImagesTest, EachCommandGoesOnFromARun) {
-  for (int i = 0; i < 12; ++i) picture(concat("flat/", i, ".png"), i % 2, i, 1, 12);
-  pictures("few", {"cat", "dog"}, 1, 5);
-  const std::string flat = "--data imagefolder --data-dir flat", few = "--data imagefolder --data-dir few";
-  const std::string pretrain = concat(
-      "pretrain --method moco --bn-splits 1 --queue 8 --image-size 8 --width 2 "
-      "--batch-size 4 --epochs 1 --warmup-epochs 0 --threads 1 ",
-      flat);
-  ASSERT_EQ(run(concat(pretrain, " --knn-data imagefolder --knn-dir few --knn-k 3 --run first")), 0) << file("err");
-  ASSERT_EQ(run("evaluate first --protocol knn --knn-k 3 --json"), 0) << file("err");
-  EXPECT_EQ(parse_json(file("out"))["images"], 10);
-  const std::string train = concat("train --epochs 2 --threads 1 --val-size 0 ", few);
-  ASSERT_EQ(run(concat(train, " --weights first --freeze backbone --batch-size 64 --run probe")), 0) << file("err");
-  EXPECT_MENTIONS(file("err"), "--batch-size 64: all 10 training images are one batch");
-  EXPECT_MENTIONS(file("out"), "images of 8x8x3");
-  EXPECT_MENTIONS(file("runs/probe/exported/README.md"),
-                  "; those of files are the result of Resize(8), CenterCrop(8).");
-  EXPECT_MENTIONS(file("runs/probe/exported/README.md"), "`ringtape evaluate model.safetensors --data-dir DIR`");
-  // The same command goes on; a network of another width is refused.
-  ASSERT_EQ(run(concat(train, " --weights first --freeze backbone --batch-size 64 --run probe --resume --epochs 3")), 0)
-      << file("err");
-  EXPECT_MENTIONS(refused(concat(train, " --weights first --width 4"), 1), "--width and --stem choose that");
-  EXPECT_MENTIONS(refused(concat(train, " --weights second"), 1), "/second: cannot open");
-
-  // Of a network with classes only the backbone begins another pretraining; a step of no length keeps it, and what
-  // follows it slowly, as it was.
-  ASSERT_EQ(run(concat(pretrain, " --weights probe --lr 0 --weight-decay 0 --run second")), 0) << file("err");
-  ASSERT_EQ(run("export probe --backbone --out probe.safetensors"), 0) << file("err");
-  const Safetensors before = read_safetensors((folder_ / "probe.safetensors").string()),
-                    after = read_safetensors((folder_ / "runs/second/exported/backbone.safetensors").string()),
-                    state = read_safetensors((folder_ / "runs/second/checkpoints/last/model.safetensors").string());
-  for (const NamedTensor& t : before.tensors) {
-    if (!t.name.ends_with("weight")) continue;
-    EXPECT_TRUE(test::same_bytes(after[t.name], t.tensor)) << t.name;
-    test::expect_close(state["teacher.backbone." + t.name], t.tensor, 1e-6, 0, t.name);  // an average of equals rounds
-  }
-
-  ASSERT_EQ(run(concat("embed probe --data-dir flat --image-size 8 --out flat.csv")), 0) << file("err");
-  const std::string table = file("flat.csv");
-  EXPECT_TRUE(table.starts_with("file,f0,f1,")) << table;
-  EXPECT_MENTIONS(table, "\n0.png,");
-  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 13);
-  EXPECT_EQ(std::count(table.begin(), table.end(), ','), 13 * 16);
-  ASSERT_EQ(run("embed probe --out few.csv"), 0) << file("err");
-  EXPECT_MENTIONS(file("few.csv"), "\ndog/14.png,dog,");
-  EXPECT_EQ(result_of("data info imagefolder --data-dir flat")["train"].find("per_class"), nullptr);
 }
 
 TEST_F(OwnImagesTest, AnotherRunInItsPlaceHasItsOwnFiles) {

@@ -131,7 +131,8 @@ TEST_F(WeightsTest, FeaturesAreJudgedAndWritten) {
   ASSERT_EQ(run("evaluate one --protocol knn"), 0);
   EXPECT_MENTIONS(file("out"),
                   "kNN, k 200, temperature 0.1\n32 features of 900 training and 300 test images of shapes\ntop-1 ");
-  expect_error("evaluate one --protocol knn --knn-k 901", 2, "901 neighbours of a bank of 900 samples");
+  expect_error("evaluate one --protocol knn --knn-k 901", 2,
+               "--knn-k 901: more neighbours than the 900 training images");
   expect_error("evaluate one --protocol knn --knn-temperature 0", 2, "--knn-temperature");
   expect_error("evaluate one --protocol knn --logits x", 2, "--logits");
 
