@@ -17,17 +17,25 @@ static double largest_of(DType dtype) {
   }
 }
 
-// Throws if numbers from `first` to `last` are not among those of u8, i32 or i64.
-static void check_range(double first, double last, DType dtype) {
+// Whether numbers from `first` to `last` are among those of u8, i32 or i64; of other types they always are.
+static bool holds(DType dtype, double first, double last) {
   double low = -0x1p63, high = 0x1p63 - 1024;  // the largest double below 2^63
   if (dtype == DType::i32) low = INT32_MIN, high = INT32_MAX;
   if (dtype == DType::u8) low = 0, high = UINT8_MAX;
   const bool whole = dtype == DType::u8 || dtype == DType::i32 || dtype == DType::i64;
-  RT_CHECK_AS(UsageError, !whole || (std::min(first, last) >= low && std::max(first, last) <= high), "arange: from ",
-              first, " to ", last, ", which ", dtype, " does not hold; give a wider dtype");
+  return !whole || (std::min(first, last) >= low && std::max(first, last) <= high);  // false for a NaN
+}
+static void check_range(double first, double last, DType dtype) {
+  RT_CHECK_AS(UsageError, holds(dtype, first, last), "arange: from ", first, " to ", last, ", which ", dtype,
+              " does not hold; give a wider dtype");
+}
+void detail::check_number(const char* op, double value, DType dtype) {
+  RT_CHECK_AS(UsageError, holds(dtype, value, value), op, ": ", value, ", which ", dtype,
+              " does not hold; give another dtype");
 }
 
 Tensor full(const Shape& shape, double value, DType dtype, Device device) {
+  detail::check_number("full", value, dtype);
   Tensor x(shape, dtype, device);
   fill(x, value);
   return x;

@@ -29,4 +29,9 @@ Tensor randn(const Shape& shape, double mean = 0, double deviation = 1, DType dt
 Generator& default_generator();
 void manual_seed(uint64_t seed);
 
+namespace detail {
+// Throws UsageError, naming `op`, for a number that a whole dtype does not hold.
+void check_number(const char* op, double value, DType dtype);
+}  // namespace detail
+
 }  // namespace ringtape

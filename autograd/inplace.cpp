@@ -39,6 +39,7 @@ static Tensor source(const Tensor& x, const Tensor& from, const char* op) {
 
 const Tensor& fill_(const Tensor& x, double value) {
   begin_write(x, "fill_");
+  detail::check_number("fill_", value, x.dtype());
   fill(x, value);
   return x;
 }
@@ -53,14 +54,14 @@ const Tensor& add_(const Tensor& x, const Tensor& y, double scale) {
   begin_write(x, "add_");
   RT_CHECK_AS(DTypeError, is_float(x.dtype()) && x.dtype() == y.dtype(), "add_: ", y.dtype(), " into ", x.dtype());
   const Tensor value = source(x, y, "add_");
-  add_forward(x, x, scale == 1 ? value : value * scale);
+  add_forward(x, x, scale == 1 ? value : cast(value, wide_dtype(x)) * scale);
   return x;
 }
 
 const Tensor& mul_(const Tensor& x, double factor) {
   begin_write(x, "mul_");
   RT_CHECK_AS(DTypeError, is_float(x.dtype()), "mul_ on ", x.dtype());
-  mul_forward(x, x, full({}, factor, x.dtype(), x.device()));
+  mul_forward(x, x, full({}, factor, wide_dtype(x), x.device()));
   return x;
 }
 

@@ -118,7 +118,8 @@ struct AtEnd {
 };
 
 void check_gradient(const Node& node, const Tensor& dx, size_t input) {
-  RT_CHECK_EQ(dx.shape(), node.inputs[input]->shape, "the gradient of input ", input, " of ", node.name);
+  RT_CHECK_AS(AutogradError, dx.shape() == node.inputs[input]->shape, node.name, ": the gradient of input ", input,
+              " has shape ", dx.shape(), ", the input ", node.inputs[input]->shape);
   if (env::find_nan()) find_nan(dx, concat("the gradient of input ", input, " of ", node.name));
 }
 
@@ -222,7 +223,8 @@ Tensors input_gradients(Node& node) {
   if (!dy.defined()) return {};
   const Running scope(&node);
   Tensors dx = node.backward(dy);
-  RT_CHECK_EQ(dx.size(), node.inputs.size(), node.name, " must return one gradient per input");
+  RT_CHECK_AS(AutogradError, dx.size() == node.inputs.size(), node.name, ": backward returns ", dx.size(),
+              " gradients for ", node.inputs.size(), " inputs");
   return dx;
 }
 

@@ -16,8 +16,11 @@ void Shape::append(int64_t dim) {
 
 int64_t Shape::size() const {
   int64_t n = 1;
-  for (int64_t d : *this) n *= d;
-  return n;
+  bool too_many = false;
+  for (int64_t d : *this) too_many = __builtin_mul_overflow(n, d, &n) || too_many;
+  if (!too_many) return n;
+  RT_CHECK_AS(ShapeError, std::find(begin(), end(), 0) != end(), "a shape ", str(), ": too many elements");
+  return 0;
 }
 
 Shape Shape::with(int axis, int64_t dim) const {

@@ -81,6 +81,7 @@ Tensor Tensor::detach() const {
 }
 
 Tensor Tensor::copy_to(Device device) const {
+  RT_CHECK_AS(ShapeError, defined(), "copy_to: an undefined tensor");
   RT_CHECK(contiguous(), "copy_to of strides ", strides_);
   Tensor out(shape_, dtype_, device);
   const Device on_cuda = device.type == DeviceType::cuda ? device : this->device();

@@ -21,9 +21,11 @@ void freeze(Module& module, const std::function<bool(const std::string& name)>& 
     }
   } all;
   all.which = &which;
+  all.on_module("", module);
   module.visit(all);
   for (const auto& [path, norm] : all.norms)
-    if (all.names.contains(path + ".bias") && !norm->weight.node() && !norm->bias.node()) norm->freeze();
+    if (all.names.contains(path.empty() ? "bias" : path + ".bias") && !norm->weight.node() && !norm->bias.node())
+      norm->freeze();
 }
 
 }  // namespace ringtape::nn

@@ -1,5 +1,7 @@
 #include "nn/module.h"
 
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "autograd/create.h"
@@ -72,15 +74,24 @@ void Module::set_epoch(int64_t epoch) {
   visit(set);
 }
 
+// Replaces all parameters and frozen weights by f of them; what is one tensor under several names stays one.
+static void replace_weights(Module& module, const std::function<Tensor(const Tensor&)>& f) {
+  std::map<const void*, Tensor> made;  // by the node of what they replace
+  for (const Named& p : named_parameters(module)) {
+    Tensor& now = made[p.tensor->node().get()];
+    if (!now.defined()) now = leaf(f(p.tensor->detach()));
+    *p.tensor = now;
+  }
+  for (const Named& x : named_frozen(module)) *x.tensor = f(*x.tensor);
+}
+
 void move_to(Module& module, Device device) {
-  for (const Named& p : named_parameters(module)) *p.tensor = leaf(to(p.tensor->detach(), device));
-  for (const Named& f : named_frozen(module)) *f.tensor = to(*f.tensor, device);
+  replace_weights(module, [device](const Tensor& x) { return to(x, device); });
   for (const Named& b : named_buffers(module)) *b.tensor = to(*b.tensor, device);
 }
 
 void cast_to(Module& module, DType dtype) {
-  for (const Named& p : named_parameters(module)) *p.tensor = leaf(cast(p.tensor->detach(), dtype));
-  for (const Named& f : named_frozen(module)) *f.tensor = cast(*f.tensor, dtype);
+  replace_weights(module, [dtype](const Tensor& x) { return cast(x, dtype); });
   for (const Named& b : named_buffers(module))
     if (is_float(b.tensor->dtype())) *b.tensor = cast(*b.tensor, dtype);
 }

@@ -39,6 +39,11 @@ Tensor whole_result(const BinaryKernel& kernel, const Tensor& a, const Tensor& b
   return y;
 }
 
+// The type of a number that takes part: also floating where whole operands have a floating-point result.
+DType number_type(std::string_view name, DType result) {
+  return is_float(result) || whole_kernel(name) ? result : DType::f32;
+}
+
 // y = a op b in `dtype`, the result type of operands that may be of another type.
 Tensor apply_binary(const Binary& op, const Tensor& a, const Tensor& b, DType dtype) {
   const Shape shape = broadcast(a.shape(), b.shape(), op.name);
@@ -78,13 +83,13 @@ Tensor apply_binary(const Binary& op, const Tensor& a, const Tensor& b, DType dt
     if (const CastTo to = autocast(#op, a)) return op(to(a), b);                                              \
     check_defined(a, #op);                                                                                    \
     const DType dtype = result_type(a, b);                                                                    \
-    return apply_binary(k_##op, a, number_of(b, dtype, a.device()), dtype);                                   \
+    return apply_binary(k_##op, a, number_of(b, number_type(#op, dtype), a.device()), dtype);                 \
   }                                                                                                           \
   Tensor op(Scalar a, const Tensor& b) {                                                                      \
     if (const CastTo to = autocast(#op, b)) return op(a, to(b));                                              \
     check_defined(b, #op);                                                                                    \
     const DType dtype = result_type(b, a);                                                                    \
-    return apply_binary(k_##op, number_of(a, dtype, b.device()), b, dtype);                                   \
+    return apply_binary(k_##op, number_of(a, number_type(#op, dtype), b.device()), b, dtype);                 \
   }                                                                                                           \
   static Tensor call_##op(const Tensors& t) { return op(t[0], t[1]); }                                        \
   static const RegisterOp register_##op{{                                                                     \

@@ -13,6 +13,7 @@ Tensor expand(const Tensor& x, const Shape& wanted) {
   }
   RT_CHECK_AS(ShapeError, shape.rank() >= x.rank() && broadcast(x.shape(), shape, "expand") == shape, "expand: shape ",
               x.shape(), " does not broadcast to ", shape);
+  (void)shape.size();  // throws if there are too many
   Shape strides = shape;
   const int lead = shape.rank() - x.rank();
   for (int i = 0; i < shape.rank(); ++i)

@@ -29,6 +29,23 @@ Tensors attention(const Tensors& from, DType dtype, bool causal) {
   return {contiguous(y.detach()), contiguous(grad(t[0])), contiguous(grad(t[1])), contiguous(grad(t[2]))};
 }
 
+// Keys that lie as columns are read where they are.
+TEST_P(AttentionBf16, OfKeysInAnotherOrderHasTheSameBytes) {
+  const Unit emulated(GetParam(), true);
+  for (const auto& [keys, features] : {std::pair<int64_t, int64_t>{98, 32}, {6, 1}, {97, 16}}) {
+    Tensors x;
+    for (int64_t length : {int64_t{40}, keys, keys, int64_t{40}})
+      x.push_back(cast(noise({2, length, features}, 3 + x.size()), DType::bf16));
+    const Tensors want = attention(x, DType::bf16, false);
+    const Tensor q = leaf(x[0]), k = leaf(contiguous(transpose(x[1]))), v = leaf(contiguous(transpose(x[2])));
+    const Tensor y = scaled_dot_product_attention(q, transpose(k), transpose(v));
+    backward(y, x[3]);
+    const Tensors found = {contiguous(y.detach()), contiguous(grad(q)), contiguous(transpose(grad(k))),
+                           contiguous(transpose(grad(v)))};
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(test::same_bytes(found[i], want[i])) << keys << " " << i;
+  }
+}
+
 // Weights and gradients of scores are rounded to bf16 between two products: a few parts in 2^8 of the largest.
 TEST_P(AttentionBf16, IsNearThatOfF64AndEqualToItsEmulation) {
   for (const auto& [n, m, d, e, masked] : std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>>{

@@ -156,6 +156,10 @@ TEST(ShapeOps, TooManyElements) {
               split(ones({3}), {1, INT64_MAX});
             }),
             "split: a part of 9223372036854775807 from 1 on along axis 0 of shape (3,)");
+  const int64_t large = int64_t{1} << 32;  // whose square wraps around to 0
+  EXPECT_MENTIONS(message_of<ShapeError>([&] { expand(ones({1}), {large, large}); }), "too many elements");
+  EXPECT_MENTIONS(message_of<ShapeError>([&] { reshape(zeros({0}), {large, large}); }), "too many elements");
+  EXPECT_EQ(expand(ones({1, 0, 1}), {large, 0, large}).size(), 0);
   EXPECT_EQ(split(ones({3}), INT64_MAX).size(), 1u);
   EXPECT_EQ(chunk(ones({3}), INT64_MAX).size(), 3u);
 }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "autograd/create.h"
+#include "autograd/inplace.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "tests/support/support.h"
@@ -59,6 +60,28 @@ TEST(Promotion, ANumberChangesOnlyTheKind) {
     EXPECT_EQ(where(equal(x, x), x, 0).dtype(), d == b8 ? i64 : d);
   }
   EXPECT_EQ(values(of<uint8_t>({0, 51, 255}) / 255), (std::vector<double>{0, double(51.f / 255.f), 1}));
+}
+
+// Of a quotient also one that the tensor's dtype does not hold: PyTorch 2.15 does so.
+TEST(Promotion, ANumberOfAQuotientIsItself) {
+  const auto near = [](const Tensor& x, const std::vector<double>& want) {
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(values(x)[i] / want[i], 1, 1e-6);
+  };
+  const Tensor x = of<uint8_t>({1, 100, 255});
+  near(x / 256, {1.0 / 256, 100.0 / 256, 255.0 / 256});
+  near(x / -1, {-1, -100, -255});
+  near(1000 / x, {1000, 10, 1000.0 / 255});
+  near(atan2(x, -1), {std::atan2(1, -1), std::atan2(100, -1), std::atan2(255, -1)});
+  near(of<int32_t>({1, -1}) / 2500000000, {4e-10, -4e-10});
+  EXPECT_EQ(values(x + 300), (std::vector<double>{45, 144, 43}));
+}
+
+TEST(Whole, NumbersThatADtypeDoesNotHoldAreRefused) {
+  EXPECT_MENTIONS(message_of<UsageError>([] { full({1}, 300, DType::u8); }), "full: 300, which u8 does not hold");
+  EXPECT_MENTIONS(message_of<UsageError>([] { full({1}, NAN, DType::i64); }), "full: nan");
+  EXPECT_MENTIONS(message_of<UsageError>([] { full({1}, INFINITY, DType::i32); }), "full: inf");
+  EXPECT_MENTIONS(message_of<UsageError>([] { fill_(zeros({1}, DType::u8), -1); }), "fill_: -1");
+  EXPECT_EQ(full({}, 1e30, DType::b8).item(), 1);
 }
 
 TEST(Promotion, ANumberBesideATensorWithoutAxesIsANumber) {

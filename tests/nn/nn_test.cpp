@@ -65,6 +65,20 @@ TEST(Module, MovesAndConverts) {
   EXPECT_EQ(values(layer.weight), before);
 }
 
+TEST(Module, WhatIsTiedStaysTied) {
+  struct Tied : Module {
+    Tensor in = leaf(randn({5, 3})), out = in;
+    Tensor forward(const Tensor& x) override { return linear(embedding(x, in), out); }
+    void visit(Visitor& v) override { v.parameter("in", in), v.parameter("out", out); }
+    std::string str() const override { return "Tied"; }
+  } model;
+  move_to(model, Device{});
+  EXPECT_EQ(model.in.node(), model.out.node());
+  cast_to(model, DType::f64);
+  EXPECT_EQ(model.in.node(), model.out.node());
+  EXPECT_EQ(model.in.dtype(), DType::f64);
+}
+
 TEST(Module, SummaryListsShapesAndCounts) {
   const std::string text = summary(*mlp(), {1, 28, 28, 1});
   EXPECT_NE(text.find("1     Linear(784 -> 128)  (1, 128)  100,480"), std::string::npos) << text;

@@ -49,7 +49,6 @@ BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
       transforms_(config.transforms), seed_(config.seed), balanced_(config.balanced),
       own_batch_(own_rows(config.batch_size, config).size()) {
   const Augmentation& a = augmentation_;
-  RT_CHECK(image_.rank() == 3, data.name);
   RT_CHECK(a.pad >= 0 && a.cutout >= 0 && a.rotation >= 0 && a.rotation <= 180, data.name);
   RT_CHECK_AS(UsageError, !a.reflect || a.pad < std::min(image_[0], image_[1]), "--crop-padding ", a.pad,
               ": more than images of ", image_[0], "x", image_[1], " can mirror");
@@ -70,7 +69,6 @@ BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
     RT_CHECK_AS(DeviceError, where.type == DeviceType::cpu || where == device_, data.name, " lies on ", where,
                 ", but batches are needed on ", device_, "; load it again");
   }
-  RT_CHECK(int64_t(data.mean.size()) == image_[2] && data.deviation.size() == data.mean.size(), data.name);
   table_ = byte_table(data.mean, data.deviation, device_);
   if (stages_.size() > 1) bytes_ = levels(image_[2], device_);
 }

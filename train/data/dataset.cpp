@@ -41,6 +41,30 @@ static std::vector<DatasetEntry>& registered_datasets() {
 std::span<const DatasetEntry> datasets() { return registered_datasets(); }
 RegisterDataset::RegisterDataset(const DatasetEntry& entry) { add_entry(registered_datasets(), entry); }
 
+void check_dataset(const Dataset& data) {
+  const Tensor &images = data.images, &labels = data.labels;
+  RT_CHECK_AS(ShapeError, labels.defined() && labels.rank() == 1, data.name, ": expected labels (N), got ",
+              labels.shape());
+  RT_CHECK_AS(DTypeError, labels.dtype() == DType::i64, data.name, ": expected labels of i64, got ", labels.dtype(),
+              "; use cast(labels, DType::i64)");
+  if (images.defined()) {
+    RT_CHECK_AS(ShapeError, images.rank() == 4 && images.dim(0) == labels.size(), data.name,
+                ": expected images (N, H, W, C) for ", labels.size(), " labels, got ", images.shape());
+    RT_CHECK_AS(DTypeError, images.dtype() == DType::u8, data.name, ": expected images of bytes, u8, got ",
+                images.dtype());
+  }
+  RT_CHECK_AS(ShapeError, labels.contiguous() && (!images.defined() || images.contiguous()), data.name,
+              ": images and labels must lie together in memory; use contiguous(x)");
+  const int64_t channels = data.image().rank() == 3 ? data.image()[2] : 0;
+  RT_CHECK_AS(ShapeError,
+              channels > 0 && int64_t(data.mean.size()) == channels && data.deviation.size() == data.mean.size(),
+              data.name, ": expected a mean and a deviation for each of ", channels, " channels, got ",
+              data.mean.size(), " and ", data.deviation.size());
+  for (const float x : data.deviation)
+    RT_CHECK_AS(UsageError, x > 0 && std::isfinite(x), data.name, ": a deviation of ", x,
+                "; expected a number above 0");
+}
+
 void visit(Fields& f, DataOptions& o) {
   f("data", o.set.name,
     {.help = "data set",

@@ -37,6 +37,9 @@ struct Dataset {
   void copy_image(int64_t i, uint8_t* to) const;
 };
 
+// Throws ShapeError, DTypeError or UsageError unless the members are as Dataset says, and its tensors contiguous.
+void check_dataset(const Dataset& data);
+
 // An image that was left out: its split, its name within the data set, the size of its file, and why.
 struct DamagedImage {
   std::string split, name;

@@ -227,11 +227,17 @@ static std::vector<double> weights_of(const Dataset& data, const LoaderConfig& c
   std::vector<double> out;
   if (config.class_weights.empty()) return out;
   const Tensor labels = data.labels.copy_to(Device{});
-  for (const int64_t label : labels.span<int64_t>()) out.push_back(config.class_weights.at(size_t(label)));
+  const auto classes = int64_t(config.class_weights.size());
+  for (const int64_t label : labels.span<int64_t>()) {
+    RT_CHECK_AS(UsageError, label >= 0 && label < classes, data.name, ": a label ", label, ", but ", classes,
+                " class weights");
+    out.push_back(config.class_weights[size_t(label)]);
+  }
   return out;
 }
 
 Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig config) {
+  check_dataset(data);
   RT_CHECK_AS(UsageError, config.batch_size >= 1, "--batch-size ", config.batch_size, ": expected at least 1");
   RT_CHECK_AS(UsageError, config.batch_size <= int64_t(samples.size()), "--batch-size ", config.batch_size,
               ": larger than the ", samples.size(), " samples of ", data.name, "; give a smaller one");
@@ -258,8 +264,8 @@ int64_t Loader::batches() const {
 }
 
 Loader::Epoch Loader::epoch(int64_t number, int64_t first_batch) const {
-  RT_CHECK(number >= 0, "epoch ", number);
-  RT_CHECK(first_batch >= 0 && first_batch <= batches(), "batch ", first_batch, " of ", batches());
+  RT_CHECK_AS(UsageError, number >= 0, "epoch ", number, ": expected 0 or more");
+  RT_CHECK_AS(UsageError, first_batch >= 0 && first_batch <= batches(), "batch ", first_batch, " of ", batches());
   return Epoch(std::make_unique<EpochState>(source_, number, first_batch, batches()));
 }
 

@@ -50,7 +50,12 @@ std::vector<int64_t> shuffled(const std::vector<int64_t>& samples, uint64_t seed
 std::vector<int64_t> balanced(const std::vector<int64_t>& samples, const Tensor& labels, int classes, uint64_t seed,
                               int64_t epoch) {
   std::vector<std::vector<int64_t>> members(static_cast<size_t>(classes));
-  for (const int64_t i : samples) members[size_t(labels.data<int64_t>()[i])].push_back(i);
+  for (const int64_t i : samples) {
+    const int64_t label = labels.data<int64_t>()[i];
+    RT_CHECK_AS(UsageError, label >= 0 && label < classes, "balanced sampling: a label ", label, " of ", classes,
+                " classes");
+    members[size_t(label)].push_back(i);
+  }
   std::erase_if(members, [](const auto& of_class) { return of_class.empty(); });
   std::unordered_map<int64_t, int64_t> drawn;
   std::vector<int64_t> out;

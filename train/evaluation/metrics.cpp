@@ -11,6 +11,12 @@
 namespace ringtape {
 
 Tensor ranks_of(const Tensor& logits, const Tensor& labels) {
+  RT_CHECK_AS(ShapeError, logits.rank() == 2 && labels.shape() == Shape{logits.dim(0)},
+              "ranks_of: expected logits (B, classes) and labels (B), got ", logits.shape(), " and ", labels.shape());
+  RT_CHECK_AS(DTypeError, is_float(logits.dtype()), "ranks_of: expected floating-point logits, got ", logits.dtype());
+  if (labels.dtype() == DType::i32) return ranks_of(logits, cast(labels, DType::i64));
+  RT_CHECK_AS(DTypeError, labels.dtype() == DType::i64, "ranks_of: expected labels of i64 or i32, got ",
+              labels.dtype());
   const Tensor ranks(labels.shape(), DType::i64, labels.device());
   if (labels.size() > 0) label_rank(ranks, contiguous(logits.detach()), contiguous(labels));
   return ranks;

@@ -15,7 +15,8 @@ void Optimizer::fix_lr(const std::string& prefix, double lr) {
 }
 
 void Optimizer::set_rules(std::vector<ParameterRule> rules) {
-  RT_CHECK_EQ(rules.size(), rules_.size());
+  RT_CHECK_AS(UsageError, rules.size() == rules_.size(), "set_rules: ", rules.size(), " rules for ", rules_.size(),
+              " parameters");
   rules_ = std::move(rules);
 }
 

@@ -66,6 +66,8 @@ Schedule::Schedule(const ScheduleOptions& options, double lr, int64_t steps_per_
     : options_(options), entry_(&find_entry(schedules(), options.course.name, "schedule")), lr_(lr),
       steps_per_epoch_(steps_per_epoch),
       steps_(max_steps > 0 ? std::min(max_steps, steps_per_epoch * epochs) : steps_per_epoch * epochs) {
+  RT_CHECK_AS(UsageError, steps_per_epoch >= 1, "a schedule of ", steps_per_epoch,
+              " steps per epoch; expected at least 1");
   (void)after_warmup(0);  // checks the settings
 }
 

@@ -94,7 +94,8 @@ template <class T, class O> class Backward {
       const auto k = from_row(head_of<const T>(k_, head), keys.begin);
       const LeftRows<O> left_k = Op::rows(k, keys.size(), d_, w.k);
       const LeftRows<O> left_v = Op::rows(from_row(head_of<const T>(v_, head), keys.begin), keys.size(), e_, w.v);
-      if (Op::kPairs && of_queries) Op::rows(k.transposed(), d_, keys.size(), w.k_transposed);
+      LeftRows<O> k_transposed{};
+      if (Op::kPairs && of_queries) k_transposed = Op::rows(k.transposed(), d_, keys.size(), w.k_transposed);
       if (!Op::kPairs && of_queries) Op::pack_panels(k, keys.size(), d_, w.k_along);
       bool first = true;
       for (int64_t i = queries.begin; i < queries.end; i += width_) {
@@ -102,7 +103,7 @@ template <class T, class O> class Backward {
         if (causal_ && columns.end <= keys.begin) continue;
         differentiate(keys, columns, left_k, left_v, w);
         if (of_keys) add_to_keys(head, keys, columns, first, w);
-        if (of_queries) add_to_queries(head, keys, columns, w);
+        if (of_queries) add_to_queries(head, keys, columns, k_transposed, w);
         first = false;
       }
       if (of_keys) write_keys(head, keys, first, w);
@@ -185,15 +186,14 @@ template <class T, class O> class Backward {
   }
 
   // dq (N, D) += dS k; of pairs, whose left operands are along the depth, dq^T (D, N) += k^T dS^T.
-  void add_to_queries(int64_t head, Range keys, Range queries, const Work& w) const {
+  void add_to_queries(int64_t head, Range keys, Range queries, LeftRows<O> k_transposed, const Work& w) const {
     const int64_t rows = keys.size(), n = queries.size();
     const bool add = keys.begin > 0;
     if constexpr (Op::kPairs) {
-      const LeftRows<O> kt{w.k_transposed, Op::depth_of(rows)};
       Op::pack({w.score_gradients, stride_, 1}, rows, n, w.packed_gradients);
       const Panels<O> gradients{w.packed_gradients, Op::depth_of(rows) * Op::kWidth, Op::kWidth};
       const int64_t stride = Work::whole_tiles(*this);
-      multiply_panels(product_of<O>(d_, n, rows, kt, gradients, w.dq + queries.begin, stride, add));
+      multiply_panels(product_of<O>(d_, n, rows, k_transposed, gradients, w.dq + queries.begin, stride, add));
     } else {
       const auto k = from_row(head_of<const T>(k_, head), keys.begin);
       PanelProduct<O> t = product_of<O>(n, d_, rows, {w.weight_gradients, stride_}, Op::panels(k, rows, d_, w.k_along),

@@ -64,7 +64,7 @@ template <class T, class O> struct Operands {
   }
 
   // a (m, k) as a left operand of depth_of(k) columns: where it is, or copied.
-  static LeftRows<O> rows(Matrix<const T> a, int64_t m, int64_t k, O* to) {
+  [[nodiscard]] static LeftRows<O> rows(Matrix<const T> a, int64_t m, int64_t k, O* to) {
     if constexpr (std::is_same_v<T, O>)
       if (a.col_stride == 1 && k == depth_of(k)) return {a.data, a.row_stride};
     const int64_t stride = depth_of(k);

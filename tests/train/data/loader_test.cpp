@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "autograd/ops.h"
+#include "tests/support/support.h"
+
 namespace ringtape {
 namespace {
 
@@ -247,6 +250,31 @@ TEST(Loader, RefusesWhatCannotBeServed) {
   EXPECT_THROW(make({}, 1), UsageError);
   EXPECT_THROW(make({10}, 1), ShapeError);
   EXPECT_THROW(make({-1}, 1), ShapeError);
+}
+
+// A set of one's own.
+TEST(Loader, RefusesASetThatIsNone) {
+  const auto refusal = [](auto change, LoaderConfig config = {.batch_size = 3}) {
+    Dataset set = numbered(10, 3);
+    change(set);
+    try {
+      for (const Batch& batch : Loader(set, {0, 2, 4}, config).epoch(0)) (void)batch;
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing");
+  };
+  EXPECT_EQ(refusal([](Dataset&) {}), "nothing");
+  EXPECT_MENTIONS(refusal([](Dataset& s) { s.images = transpose(s.images, 1, 2); }), "use contiguous(x)");
+  EXPECT_MENTIONS(refusal([](Dataset& s) { s.images = slice(s.images, 0, 0, 5); }), "(N, H, W, C) for 10 labels, got");
+  EXPECT_MENTIONS(refusal([](Dataset& s) { s.images = cast(s.images, DType::f32); }), "images of bytes, u8, got f32");
+  EXPECT_MENTIONS(refusal([](Dataset& s) { s.labels = cast(s.labels, DType::i32); }), "labels of i64, got i32");
+  EXPECT_MENTIONS(refusal([](Dataset& s) { s.labels = Tensor(); }), "expected labels (N), got ()");
+  EXPECT_MENTIONS(refusal([](Dataset& s) { s.mean.clear(); }), "a mean and a deviation for each of 3 channels, got 0");
+  EXPECT_MENTIONS(refusal([](Dataset& s) { s.deviation[1] = 0; }), "a deviation of 0");
+  EXPECT_MENTIONS(refusal([](Dataset& s) { s.classes = 3; }, {.batch_size = 3, .balanced = true}), "a label 4 of 3");
+  EXPECT_MENTIONS(refusal([](Dataset&) {}, {.batch_size = 3, .class_weights = {1, 1}}),
+                  "a label 2, but 2 class weights");
 }
 
 }  // namespace

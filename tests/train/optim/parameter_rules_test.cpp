@@ -106,6 +106,14 @@ TEST(Freeze, EndsTheGraphAndStopsBatchNorm) {
   EXPECT_EQ(values(model(x)), values(y));
 }
 
+TEST(Freeze, ABatchNormMayBeAllThereIs) {
+  nn::BatchNorm norm(3);
+  nn::freeze(norm, [](const std::string&) { return true; });
+  norm.train();
+  (void)norm(randn({4, 3}));
+  EXPECT_EQ(norm.running().batches.item(), 0);
+}
+
 TEST(Freeze, ABatchNormThatIsPartlyFrozenGoesOnCounting) {
   nn::Sequential model;
   model.add<nn::BatchNorm>(3).add<nn::BatchNorm>(3);
