@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/support.h"
+#include "train/data/image/exif.h"
 #include "train/data/image/image_file.h"
 #include "train/io/safetensors.h"
 
@@ -91,6 +92,16 @@ TEST(Pictures, ImagesAreTurnedOnlyIfWanted) {
     for (size_t i = 0; i < small.rgb.size(); ++i) ASSERT_NEAR(small.rgb[i], whole.rgb[i], 2) << "byte " << i;
   });
   EXPECT_EQ(number, 18);
+}
+
+TEST(Pictures, AnOrientationIsSoughtWithinTheFile) {
+  each_picture("exif", [](const std::string&, std::string_view file) {
+    for (size_t bytes = 0; bytes < file.size(); bytes += 7) {
+      const std::vector<char> part(file.begin(), file.begin() + std::ptrdiff_t(bytes));
+      const int orientation = exif_orientation({part.data(), part.size()});
+      ASSERT_TRUE(orientation >= 1 && orientation <= 8) << bytes;
+    }
+  });
 }
 
 // JPEGs are decoded to a half or less, so not to the level.
