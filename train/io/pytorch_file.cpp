@@ -241,7 +241,8 @@ void write_pytorch(const std::string& path, const std::vector<NamedTensor>& tens
                    const std::map<std::string, std::string>& metadata) {
   std::set<std::string> names;
   for (const NamedTensor& t : tensors)
-    RT_CHECK_AS(UsageError, names.insert(t.name).second, path, ": two tensors named '", t.name, "'");
+    RT_CHECK_AS(UsageError, names.insert(t.name).second && t.tensor.defined(), path,
+                t.tensor.defined() ? ": two tensors named '" : ": an undefined tensor '", t.name, "'");
   ZipWriter zip(path);
   zip.add("model/data.pkl", StatePickler().pickle(tensors));
   zip.add("model/byteorder", "little");

@@ -106,6 +106,8 @@ int64_t FileTensor::rows_at_once() const {
 }
 
 std::vector<FileTensor> file_tensors(const std::vector<NamedTensor>& tensors) {
+  for (const NamedTensor& t : tensors)
+    RT_CHECK_AS(UsageError, t.tensor.defined(), "an undefined tensor '", t.name, "'");
   return {tensors.begin(), tensors.end()};
 }
 

@@ -105,6 +105,17 @@ TEST_F(SafetensorsTest, RefusesRepeatedNamesWhenWriting) {
   EXPECT_FALSE(fs::exists(path_));
 }
 
+TEST_F(SafetensorsTest, RefusesUndefinedTensorsWhenWriting) {
+  for (const char* name : {"none.safetensors", "none.pth"}) {
+    const std::string path = (folder_ / name).string();
+    EXPECT_MENTIONS(test::message_of<UsageError>([&] {
+                      write_weights(path, {{"x", Tensor()}}, {});
+                    }),
+                    "an undefined tensor 'x'");
+    EXPECT_FALSE(fs::exists(path)) << path;
+  }
+}
+
 TEST_F(SafetensorsTest, ReadsWhatOthersWrite) {
   // Spaces inside and after, entries in any order, an unknown field, no metadata.
   const Safetensors file = read(R"({ "b": {"data_offsets":[4, 12], "shape":[1,1], "dtype":"I64", "extra":1},
