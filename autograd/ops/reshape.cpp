@@ -40,16 +40,14 @@ static std::optional<Shape> strides_for(const Tensor& x, const Shape& shape) {
 
 Tensor reshape(const Tensor& x, const Shape& wanted) {
   Shape shape = wanted;
-  int64_t known = 1;
   int open = -1;
   for (int i = 0; i < shape.rank(); ++i) {
-    if (shape[i] >= 0) known *= shape[i];
-    else {
-      RT_CHECK_AS(ShapeError, shape[i] == -1 && open < 0, "reshape: ", wanted,
-                  ": one axis may be -1, the others at least 0");
-      open = i;
-    }
+    if (shape[i] >= 0) continue;
+    RT_CHECK_AS(ShapeError, shape[i] == -1 && open < 0, "reshape: ", wanted,
+                ": one axis may be -1, the others at least 0");
+    open = i, shape[i] = 1;
   }
+  const int64_t known = shape.size();
   if (open >= 0) {
     RT_CHECK_AS(ShapeError, known > 0 && x.size() % known == 0, "reshape: ", x.shape(), " does not divide into ",
                 wanted);
