@@ -133,7 +133,10 @@ Json RunList::list(int64_t work) {
   const Runs runs = known();
   const auto from = runs.upper_bound(last_read_);
   const auto read_on = [&](auto at, auto end) {
-    for (; at != end && work > 0; ++at) at->second->read(work), last_read_ = at->first;
+    for (; at != end; ++at) {  // of those behind the work only whether they have ended
+      if (work > 0) last_read_ = at->first;
+      at->second->read(work);
+    }
   };
   read_on(from, runs.end());
   read_on(runs.begin(), from);

@@ -214,12 +214,12 @@ TEST_F(ViewTest, OfLongMetricsAPartIsReadForEachList) {
   const std::string path = written("a", lines(8 * RunList::kWork) + best + lines(RunList::kWork) + last);
   const std::string good = written("good", best + last);
   RunList list({at("runs")});
-  const auto top1 = [&](const std::string& id) { return entry(list, id)["best"]["top1"].get<double>(); };
   EXPECT_EQ(entry(list, path)["state"], Json("finished"));
   EXPECT_EQ(entry(list, path)["step"], Json(40));
-  EXPECT_EQ(top1(good), 0.75);
+  EXPECT_EQ(entry(list, good)["best"]["top1"], Json(0.75));
   RunList other({at("runs")});
-  int lists = 1;
+  EXPECT_EQ(entry(other, good)["state"], Json("finished")) << "behind what is read for the first list";
+  int lists = 2;
   for (; entry(other, path)["best"]["top1"] != Json(0.75); ++lists) ASSERT_LT(lists, 20);
   EXPECT_GE(lists, 3);
 }
