@@ -201,11 +201,10 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
   spec = {data.train.image(), data.train.classes, options.model.chosen()};
   if (beginning.train) spec.images = [this] { return first_images(options, data, device); };
   if (beginning.check) beginning.check(spec);
-  const auto make = [this, &beginning]() -> std::unique_ptr<nn::Module> {
+  const auto make = [this, reads = beginning.weights]() -> std::unique_ptr<nn::Module> {
     if (options.self_supervised()) {
       MethodPlan plan = method_plan(options);
-      if (beginning.weights)
-        plan.load = [this](nn::Module& backbone) { initial = load_weights(options, backbone, data.train); };
+      if (reads) plan.load = [this](nn::Module& backbone) { initial = load_weights(options, backbone, data.train); };
       return make_method(plan, spec);
     }
     auto out = find_model(model_name).make(spec);
